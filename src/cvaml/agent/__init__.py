@@ -1,0 +1,1 @@
+"""The latent-model control agent, trained as a population."""

@@ -1,0 +1,1 @@
+"""One vector interface to environments; knows no algorithm."""

@@ -1,0 +1,1 @@
+"""One file per figure, table or action of the command line."""

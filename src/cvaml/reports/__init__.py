@@ -1,0 +1,1 @@
+"""Reading run folders back: aggregates with intervals, figures, the HTML page."""

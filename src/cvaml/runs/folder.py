@@ -1,0 +1,129 @@
+"""A run folder: `config.json` says what it holds, every file in it appears whole or not at all."""
+
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cvaml.types import UserError
+
+_PACKAGES = ("cvaml", "jax", "jaxlib", "numpy", "equinox", "optax", "mujoco", "dm-control")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """One folder that belongs to one configuration of one study."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path | str, study: str, settings: Mapping[str, Any]) -> "RunFolder":
+        """Creates the folder, or reopens it if it already holds exactly these settings.
+
+        Args:
+            path: the folder.
+            study: the name of the study.
+            settings: what determines the results; JSON values only.
+
+        Raises:
+            UserError: the folder cannot be written, or belongs to something else.
+        """
+        folder = cls(Path(path))
+        settings = json.loads(json.dumps(settings, default=_to_json))
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot create the folder {path}: {error.strerror}") from None
+        if not os.access(folder.path, os.W_OK):
+            raise UserError(f"cannot write into the folder {path}")
+        if not folder.file("config.json").exists():
+            if any(folder.path.iterdir()):
+                raise UserError(f"{path} is not empty and not a run folder; choose another --out")
+            folder.write_json(
+                "config.json", {"study": study, "settings": settings, **_provenance()}
+            )
+            return folder
+        found = folder.read_json("config.json")
+        if found.get("study") != study:
+            raise UserError(f"{path} holds the study {found.get('study')!r}, not {study!r}")
+        differing = _differences(found.get("settings", {}), settings)
+        if differing:
+            raise UserError(
+                f"{path} holds another configuration ({'; '.join(differing)}); choose another --out"
+            )
+        return folder
+
+    def file(self, name: str) -> Path:
+        """The path of one of the folder's files."""
+        return self.path / name
+
+    def write_json(self, name: str, data: object) -> None:
+        """Writes a JSON file, whole or not at all."""
+        self.write(name, lambda path: path.write_text(json.dumps(data, indent=1) + "\n"))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Reads a JSON file of the folder."""
+        try:
+            found: dict[str, Any] = json.loads(self.file(name).read_text())
+            return found
+        except (OSError, json.JSONDecodeError) as error:
+            raise UserError(f"cannot read {self.file(name)}: {error}") from None
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Writes a table as Parquet or CSV, by the name's ending, whole or not at all."""
+        if name.endswith(".csv"):
+            self.write(name, lambda path: table.to_csv(path, index=False))
+        else:
+            self.write(name, lambda path: table.to_parquet(path, index=False))
+
+    def write(self, name: str, save: Callable[[Path], object]) -> None:
+        """Lets `save` write to a temporary file beside its place, then moves it there."""
+        target = self.file(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{os.getpid()}-{target.name}")
+        try:
+            save(temporary)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between two settings, as `key: found there, wanted here`."""
+    return [
+        f"{key}: {found.get(key)!r} there, {wanted.get(key)!r} here"
+        for key in sorted({*found, *wanted})
+        if found.get(key) != wanted.get(key)
+    ]
+
+
+def _to_json(value: object) -> object:
+    """Dataclasses and paths as JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return str(value)
+
+
+def _provenance() -> dict[str, Any]:
+    """Package versions, Python and, in a checkout, the commit."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    here = Path(__file__).parent
+    git = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True, timeout=5, check=True)
+        commit = found.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        commit = ""
+    return {"versions": versions, "python": platform.python_version(), "commit": commit}

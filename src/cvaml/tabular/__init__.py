@@ -1,0 +1,1 @@
+"""Finite MDPs, low-rank models and how they are fitted."""
