@@ -12,4 +12,4 @@ from cvaml.losses import __all__ as _losses
 from cvaml.types import UserError
 
 __version__ = "0.1.0"
-__all__ = [*_losses, "UserError", "__version__"]  # noqa: PLE0604
+__all__ = [*_losses, "UserError", "__version__"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import cvaml
 from cvaml.types import UserError
 
-# name -> module with a frozen dataclass `Config` and a function `main(config)`, and one line of help
+# name -> module that has a frozen dataclass `Config` and `main(config)`, and one line of help
 COMMANDS = {
     "calibration": ("cvaml.experiments.calibration", "Recompute the paper's theory as numbers."),
 }
