@@ -26,3 +26,11 @@ def x64():
 @pytest.fixture
 def generator() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def unchecked():
+    """Turns the type checker off inside one test, to see the package's own errors."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

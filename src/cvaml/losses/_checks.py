@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
 
 def check_rank(function: str, **arrays: tuple[Any, int]) -> None:
     """Raises ValueError naming the first argument whose rank is not the stated one."""
     for name, (array, rank) in arrays.items():
-        shape = jnp.shape(array)
+        shape = tuple(array.shape) if hasattr(array, "shape") else np.shape(array)
         if len(shape) != rank:
             raise ValueError(
                 f"{function}: {name} must have {rank} dimension(s), got shape {shape}; "
