@@ -31,21 +31,23 @@ class LegacyGenerators:
     """One Mersenne Twister per member, kept as arrays: dm_control draws from this kind only."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
-        states = [np.random.RandomState(seed).get_state(legacy=True) for seed in seeds]
-        self.keys = np.stack([state[1] for state in states])
-        self.positions = np.array([state[2:4] for state in states], np.int64)
-        self.gaussians = np.array([state[4] for state in states], np.float64)
+        self.keys = np.zeros((len(seeds), 624), np.uint32)
+        self.positions = np.zeros((len(seeds), 2), np.int64)
+        self.gaussians = np.zeros(len(seeds))
+        for member, seed in enumerate(seeds):
+            self.take_back(member, np.random.RandomState(seed))
 
     def lend(self, member: int, to: np.random.RandomState) -> None:
         """Puts the member's state into `to`."""
-        to.set_state(
-            ("MT19937", self.keys[member], *self.positions[member], self.gaussians[member])
-        )
+        position, has_gauss = self.positions[member]
+        to.set_state(("MT19937", self.keys[member], position, has_gauss, self.gaussians[member]))
 
     def take_back(self, member: int, lent: np.random.RandomState) -> None:
         """Keeps what `lent` has become after drawing."""
-        _, self.keys[member], *position, self.gaussians[member] = lent.get_state(legacy=True)
-        self.positions[member] = position
+        state = lent.get_state(legacy=False)
+        self.keys[member] = state["state"]["key"]
+        self.positions[member] = state["state"]["pos"], state["has_gauss"]
+        self.gaussians[member] = state["gauss"]
 
     def state(self) -> dict[str, np.ndarray]:
         """All members' generators as arrays."""

@@ -99,11 +99,15 @@ def make_env(
     _check(tasks, seeds, threads, action_noise, action_repeat)
     threads = min(len(seeds), _cores() if threads is None else threads)
 
-    from cvaml.envs import dmc, gymnasium
+    # Here, not above: both import the simulator, which the interface does not need.
+    from cvaml.envs.dmc import TASKS, DmcEnv
+    from cvaml.envs.gymnasium import GymnasiumEnv
 
-    if all(name in dmc.TASKS for name in tasks):
-        return dmc.DmcEnv(tasks, seeds, threads, action_noise, action_repeat or 2)
-    return gymnasium.GymnasiumEnv(tasks, seeds, threads, action_noise, action_repeat)
+    if all(name in TASKS for name in tasks):
+        return DmcEnv(
+            [str(name) for name in tasks], seeds, threads, action_noise, action_repeat or 2
+        )
+    return GymnasiumEnv(tasks, seeds, threads, action_noise, action_repeat)
 
 
 def _check(
