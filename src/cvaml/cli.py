@@ -14,6 +14,7 @@ from cvaml.types import UserError
 # name -> module that has a frozen dataclass `Config` and `main(config)`, and one line of help
 COMMANDS = {
     "calibration": ("cvaml.experiments.calibration", "Recompute the paper's theory as numbers."),
+    "runs": ("cvaml.experiments.runs", "List, show or export runs."),
 }
 
 

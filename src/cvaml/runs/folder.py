@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -12,9 +13,12 @@ from typing import Any
 
 import pandas as pd
 
+from cvaml.runs.settings import to_json
 from cvaml.types import UserError
 
 _PACKAGES = ("cvaml", "jax", "jaxlib", "numpy", "equinox", "optax", "mujoco", "dm-control")
+
+_CONTENTS = ("done.json", "metrics", "checkpoints", "tensorboard", "wandb", "config.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +40,7 @@ class RunFolder:
             UserError: the folder cannot be written, or belongs to something else.
         """
         folder = cls(Path(path))
-        settings = json.loads(json.dumps(settings, default=_to_json))
+        settings = to_json(settings)
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -44,7 +48,8 @@ class RunFolder:
         if not os.access(folder.path, os.W_OK):
             raise UserError(f"cannot write into the folder {path}")
         if not folder.file("config.json").exists():
-            if any(folder.path.iterdir()):
+            # hidden files are what a kill during this very step may have left
+            if any(not found.name.startswith(".") for found in folder.path.iterdir()):
                 raise UserError(f"{path} is not empty and not a run folder; choose another --out")
             folder.write_json(
                 "config.json", {"study": study, "settings": settings, **_provenance()}
@@ -83,6 +88,24 @@ class RunFolder:
         else:
             self.write(name, lambda path: table.to_parquet(path, index=False))
 
+    @property
+    def done(self) -> dict[str, Any] | None:
+        """What `finish` wrote, or None while the run is not finished."""
+        return self.read_json("done.json") if self.file("done.json").exists() else None
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Marks the run as finished; the last file a run writes."""
+        self.write_json("done.json", to_json(summary))
+
+    def clear(self) -> None:
+        """Deletes what a run left here, and nothing else; `config.json` goes last."""
+        for name in _CONTENTS:
+            path = self.file(name)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
     def write(self, name: str, save: Callable[[Path], object]) -> None:
         """Lets `save` write to a temporary file beside its place, then moves it there."""
         target = self.file(name)
@@ -102,13 +125,6 @@ def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         for key in sorted({*found, *wanted})
         if found.get(key) != wanted.get(key)
     ]
-
-
-def _to_json(value: object) -> object:
-    """Dataclasses and paths as JSON values."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    return str(value)
 
 
 def _provenance() -> dict[str, Any]:

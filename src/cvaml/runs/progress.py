@@ -13,11 +13,16 @@ class Progress:
     Use it as a context manager; `advance(n, note)` after each piece.
     """
 
-    def __init__(self, total: int, label: str, unit: str = "it", every_s: float = 10.0) -> None:
+    def __init__(
+        self, total: int, label: str, unit: str = "it", every_s: float = 10.0, done: int = 0
+    ) -> None:
         self.total, self.label, self.unit, self.every_s = total, label, unit, every_s
-        self.done, self.start, self.last = 0, time.monotonic(), time.monotonic()
+        self.before, self.done = done, done  # what an earlier process did has no rate here
+        self.start, self.last = time.monotonic(), time.monotonic()
         terminal = sys.stderr.isatty()
-        self.bar = tqdm(total=total, desc=label, unit=unit, disable=not terminal, leave=False)
+        self.bar = tqdm(
+            total=total, initial=done, desc=label, unit=unit, disable=not terminal, leave=False
+        )
         self.plain = not terminal
 
     def __enter__(self) -> "Progress":
@@ -42,9 +47,13 @@ class Progress:
             self.last = now
             print(self.line(now - self.start, note), file=sys.stderr, flush=True)
 
+    def say(self, text: str) -> None:
+        """Prints a line of its own without breaking the bar."""
+        tqdm.write(text, file=sys.stderr)
+
     def line(self, elapsed: float, note: str = "") -> str:
         """One status line after `elapsed` seconds."""
-        rate = self.done / max(elapsed, 1e-9)
+        rate = (self.done - self.before) / max(elapsed, 1e-9)
         left = (self.total - self.done) / max(rate, 1e-9)
         text = f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.3g} {self.unit}/s"
         return f"{text}, {_clock(left)} left{', ' + note if note else ''}"
