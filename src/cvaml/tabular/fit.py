@@ -1,7 +1,7 @@
 """Training a model and a value together: one loop for every variant, vmapped over problems."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ class Task(NamedTuple):
     problem: Problem
     numbers: Coefficients
     steps: Steps
-    seed: Int[Array | np.ndarray, ""] | int
+    seed: Int[Any, ""] | int
     """Seed of the draws of a sampled rule."""
 
 
@@ -41,12 +41,12 @@ class FitState(NamedTuple):
     """Model and value under training."""
 
     model: LowRank
-    values: Float[Array | np.ndarray, " n"]
+    values: Float[Any, " n"]
     first: LowRank
     """Adam's running mean of the gradient."""
     second: LowRank
     """Adam's running mean of its square."""
-    step: Int[Array | np.ndarray, ""]
+    step: Int[Any, ""]
     """Steps done."""
 
 

@@ -1,6 +1,6 @@
 """The low-rank softmax model of a transition kernel."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,9 +16,9 @@ class LowRank(NamedTuple):
     `state * actions + action` in control.
     """
 
-    phi: Float[Array | np.ndarray, "j n"]
+    phi: Float[Any, "j n"]
     """Features of the next state."""
-    psi: Float[Array | np.ndarray, "j rows"]
+    psi: Float[Any, "j rows"]
     """Features of the row."""
 
 

@@ -23,12 +23,12 @@ class FiniteMDP(NamedTuple):
     @property
     def states(self) -> int:
         """Number of states."""
-        return self.transitions.shape[0]
+        return int(self.transitions.shape[0])
 
     @property
     def actions(self) -> int:
         """Number of actions."""
-        return self.transitions.shape[1]
+        return int(self.transitions.shape[1])
 
     @property
     def continues(self) -> Float[np.ndarray, " n"]:
@@ -67,13 +67,13 @@ def action_values(
         Q of each state and action, 0 in terminal states.
     """
     ahead = (mdp.transitions if kernel is None else kernel) @ values
-    return (mdp.rewards + mdp.discount * ahead) * mdp.continues[:, None]
+    return np.asarray((mdp.rewards + mdp.discount * ahead) * mdp.continues[:, None])
 
 
 def greedy_policy(q: Float[np.ndarray, "n a"]) -> Float[np.ndarray, "n a"]:
     """The deterministic policy of the first best action of each state."""
     best: Int[np.ndarray, " n"] = np.argmax(q, axis=1)
-    return np.eye(q.shape[1])[best]
+    return np.asarray(np.eye(q.shape[1])[best])
 
 
 def policy_value(

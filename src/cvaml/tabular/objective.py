@@ -7,7 +7,7 @@ step: the variant enters as a handful of numbers, so all variants share one comp
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,19 +18,19 @@ from cvaml.losses import Variant, expected_vaml_loss, variance_weight
 from cvaml.tabular.lowrank import LowRank, kernel, log_kernel
 from cvaml.tabular.mdp import FiniteMDP, uniform_policy
 
-Scalar = Float[Array | np.ndarray, ""] | float
+Scalar = Float[Any, ""] | float
 
 
 class Problem(NamedTuple):
     """Policy evaluation on a finite MDP, as arrays; row `x * a + action` is a state and action."""
 
-    kernel: Float[Array | np.ndarray, "rows n"]
+    kernel: Float[Any, "rows n"]
     """True distribution of the next state of each row."""
-    rewards: Float[Array | np.ndarray, " rows"]
+    rewards: Float[Any, " rows"]
     """Expected reward of each row."""
-    policy: Float[Array | np.ndarray, "n a"]
+    policy: Float[Any, "n a"]
     """Probability of each action under the policy that is evaluated."""
-    continues: Float[Array | np.ndarray, " n"]
+    continues: Float[Any, " n"]
     """1 for an ordinary state, 0 for a terminal one, whose value stays 0."""
     discount: Scalar
     """γ."""
@@ -40,8 +40,13 @@ def as_problem(mdp: FiniteMDP, policy: Float[np.ndarray, "n a"] | None = None) -
     """The arrays of an MDP and a policy (uniform when not given), in float32 of NumPy."""
     policy = uniform_policy(mdp) if policy is None else policy
     rows = mdp.states * mdp.actions
-    arrays = (mdp.transitions.reshape(rows, -1), mdp.rewards.reshape(rows), policy, mdp.continues)
-    return Problem(*(array.astype(np.float32) for array in arrays), np.float32(mdp.discount))
+    return Problem(
+        kernel=mdp.transitions.reshape(rows, -1).astype(np.float32),
+        rewards=mdp.rewards.reshape(rows).astype(np.float32),
+        policy=policy.astype(np.float32),
+        continues=mdp.continues.astype(np.float32),
+        discount=np.float32(mdp.discount),
+    )
 
 
 class Coefficients(NamedTuple):
@@ -94,7 +99,8 @@ Rule = Callable[[Coefficients, LowRank, Float[Array, " n"], Problem, PRNGKeyArra
 def backup(problem: Problem, ahead: Float[Array, " rows"]) -> Float[Array, " n"]:
     """The policy's Bellman backup `E_a[r + γ ahead]` of each state, 0 in terminal states."""
     q = problem.rewards + problem.discount * ahead
-    return problem.continues * jnp.sum(problem.policy * q.reshape(problem.policy.shape), axis=1)
+    expected = jnp.sum(problem.policy * q.reshape(problem.policy.shape), axis=1)
+    return jnp.asarray(problem.continues * expected)
 
 
 def value_aware_targets(problem: Problem, values: Float[Array, " n"], b: int) -> Float[Array, " n"]:
