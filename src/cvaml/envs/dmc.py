@@ -134,7 +134,7 @@ class DmcEnv:
             failed[error.ids] = True
         # The counters of a running episode are 0: any warning is the simulation's last word.
         warned: np.ndarray = self._batch.warning[:, :, 1].any(axis=1)
-        return failed | warned
+        return np.asarray(failed | warned)
 
     def _restart(self, member: int) -> None:
         """Draws an initial state by dm_control's own code, from the member's generator."""
