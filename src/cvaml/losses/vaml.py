@@ -62,7 +62,9 @@ def cvaml_loss(
     """
     check_rank("cvaml_loss", v_model=(v_model, 1), target=(target, 0))
     check_correction("cvaml_loss", correction, v_model.shape[0])
-    error = jnp.mean(v_model - jax.lax.stop_gradient(target))
+    # Summed relative to one sample, as the correction is: exact in float32, and computed once.
+    anchor = jax.lax.stop_gradient(v_model[0])
+    error = jnp.sum(v_model - anchor) / v_model.shape[0] + (anchor - jax.lax.stop_gradient(target))
     return jnp.square(error) - variance_correction(v_model, correction)
 
 
