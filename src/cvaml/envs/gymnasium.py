@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from multiprocessing import Pipe
 from typing import Any
@@ -17,10 +17,8 @@ from jaxtyping import Bool, Float32, Shaped
 
 from cvaml.envs import member
 from cvaml.envs.generators import ActionNoise, generator_words, set_generator_words
-from cvaml.envs.vector import State, Step
+from cvaml.envs.vector import State, Step, Task
 from cvaml.types import UserError
-
-Task = str | Callable[[], Any]
 
 
 class GymnasiumEnv:

@@ -13,6 +13,7 @@ from cvaml.types import UserError
 # What `state` returns: arrays only, so that a checkpoint needs no pickles. Shapes may change
 # from call to call (a running episode grows), none of them is empty.
 State = dict[str, np.ndarray]
+Task = str | Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class VectorEnv(Protocol):
 
 
 def make_env(
-    task: str | Sequence[str] | Callable[[], Any],
+    task: Task | Sequence[Task],
     seeds: Sequence[int],
     *,
     threads: int | None = None,
@@ -83,7 +84,7 @@ def make_env(
 
     Args:
         task: a dm_control task (`humanoid-walk`), a Gymnasium id (`Pendulum-v1`), a factory
-            without arguments that returns a `gymnasium.Env`, or one name per seed.
+            without arguments that returns a `gymnasium.Env`, or one of these per seed.
         seeds: one seed per member.
         threads: threads (worker processes for other tasks than the seven of `dmc.py`), at most
             one per member; None is one per core, 0 steps everything in the calling process.
@@ -111,7 +112,7 @@ def make_env(
 
 
 def _check(
-    tasks: Sequence[Any],
+    tasks: Sequence[Task],
     seeds: Sequence[int],
     threads: int | None,
     action_noise: float,
