@@ -16,7 +16,8 @@ import pytest
 from gymnasium import spaces
 
 from cvaml.envs import VectorEnv, make_env
-from cvaml.envs.member import load_task
+from cvaml.envs.gymnasium import GymnasiumEnv
+from cvaml.envs.member import load_task, suite_module
 from cvaml.types import UserError
 
 
@@ -152,23 +153,15 @@ def test_a_restored_episode_is_replayed_bit_identically(make, task):
     np.testing.assert_array_equal(continued, trajectory(other, 8, seed=1))
 
 
-SUITE = [
-    "acrobot-swingup", "ball_in_cup-catch", "cheetah-run", "dog-fetch", "finger-turn_hard",
-    "fish-swim", "hopper-hop", "humanoid-run_pure_state", "humanoid_CMU-run", "lqr-lqr_6_2",
-    "manipulator-bring_ball", "pendulum-swingup", "point_mass-hard", "quadruped-escape",
-    "reacher-easy", "stacker-stack_2", "swimmer-swimmer6", "walker-run",
-]  # fmt: skip
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("task", SUITE)
-def test_every_domain_of_the_suite_steps_and_replays(make, task):
-    env = make(task, [0], threads=0)
+@pytest.mark.parametrize("task", ["-".join(names) for names in suite_module().ALL_TASKS])
+def test_every_task_of_the_suite_steps_and_replays(task):
+    env = GymnasiumEnv([task], [0], 0, 0.0, None)
     env.reset()
     trajectory(env, 10)
     stored = env.state()
     continued = trajectory(env, 10, seed=1)
-    other = make(task, [7], threads=0)
+    other = GymnasiumEnv([task], [7], 0, 0.0, None)
     assert other.restore(stored).all()
     np.testing.assert_array_equal(continued, trajectory(other, 10, seed=1))
     assert np.isfinite(continued).all()

@@ -58,6 +58,9 @@ class SuiteEnv(gym.Env):
 
     def __init__(self, name: str) -> None:
         self._env = load_task(name)
+        # A task may ask for the GL context, to upload its terrain for instance: there is none.
+        physics = self._env.physics
+        physics.__class__ = type("Headless", (type(physics),), {"contexts": None})
         spec = self._env.action_spec()
         # The declared bounds are what is scaled to [-1, 1]; an unbounded actuator is refused.
         low = np.broadcast_to(spec.minimum, spec.shape).astype(np.float64)
