@@ -4,15 +4,12 @@ The definitions are dm_control's (`suite/humanoid.py`, `suite/dog.py`), the arit
 the member axis of `mujoco.batch.Batch`. `tests/envs/test_dmc.py` holds both against dm_control.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import mujoco
 import numpy as np
-from dm_control.utils.rewards import tolerance
 from jaxtyping import Float64
 from mujoco.batch import Batch
-
-UNBOUNDED = float("inf")
 
 
 class Body(Protocol):
@@ -54,15 +51,13 @@ class Humanoid:
 
     def reward(self) -> Float64[np.ndarray, "S"]:
         """Standing x upright x small control x (not moving, or moving at the target speed)."""
-        head = self._xpos[:, self._head, 2]
-        standing = tolerance(head, bounds=(1.4, UNBOUNDED), margin=0.35)
-        upright = _linear(self._frame()[:, 2, 2], (0.9, UNBOUNDED), 1.9)
-        effort = tolerance(self._ctrl, margin=1, value_at_margin=0, sigmoid="quadratic")
-        small_control = (4 + effort.mean(axis=1)) / 5
+        standing = _bell((1.4 - self._xpos[:, self._head, 2]) / 0.35)
+        upright = _ramp((0.9 - self._xmat[:, self._torso, 8]) / 1.9)
+        small_control = (4 + np.maximum(1 - self._ctrl**2, 0).mean(axis=1)) / 5
         horizontal = self._velocity[:, :2]
-        still = tolerance(horizontal, margin=2).mean(axis=1)
-        share = np.linalg.norm(horizontal, axis=1) / self._speeds
-        moving = (5 * _linear(share, (1.0, UNBOUNDED), 1.0) + 1) / 6
+        still = _bell(np.abs(horizontal) / 2).mean(axis=1)
+        share = np.sqrt((horizontal**2).sum(axis=1)) / self._speeds
+        moving = (5 * _ramp(1 - share) + 1) / 6
         pace = np.where(self._moves, moving, still)
         return np.asarray(standing * upright * small_control * pace)
 
@@ -111,16 +106,15 @@ class Dog:
 
     def reward(self) -> Float64[np.ndarray, "S"]:
         """Product of torso and pelvis height, three uprights, touch, and the target speed."""
-        heights = self._xpos[:, self._heights, 2] / self._stand
-        high = tolerance(heights, bounds=(1.0, UNBOUNDED), margin=1.0).prod(axis=1)
+        high = _bell(1 - self._xpos[:, self._heights, 2] / self._stand).prod(axis=1)
         cosine = np.cos(np.deg2rad(30))
-        upright = _linear(self._verticals()[:, :, 2], (cosine, UNBOUNDED), cosine + 1)
+        upright = _ramp((cosine - self._xmat[:, self._uprights, 8]) / (cosine + 1)).prod(axis=1)
         carried = self._sensordata[:, self._touch].sum(axis=1) / self._weight
-        touch = _linear(carried, (1.0, UNBOUNDED), 1.0, value_at_margin=0.9)
+        touch = _ramp(0.1 * (1 - carried))
         share = self._forward_frame_velocity()[:, 0] / self._speeds
-        moving = (4 * _linear(share, (1.0, 2.0), 1.0) + 1) / 5
+        moving = (4 * _ramp(np.maximum(1 - share, share - 2)) + 1) / 5
         pace = np.where(self._moves, moving, 1.0)
-        return np.asarray(high * upright.prod(axis=1) * touch * pace)
+        return np.asarray(high * upright * touch * pace)
 
     def _verticals(self) -> Float64[np.ndarray, "S 3 3"]:
         return np.asarray(self._xmat[:, self._uprights, 6:])
@@ -130,13 +124,14 @@ class Dog:
         return np.asarray((self._sensordata[:, None, self._velocity] @ frame)[:, 0])
 
 
-def _linear(
-    x: np.ndarray, bounds: tuple[float, float], margin: float, value_at_margin: float = 0.0
-) -> Any:
-    """1 within the bounds, falling linearly to `value_at_margin` at `margin` outside them."""
-    return tolerance(
-        x, bounds=bounds, margin=margin, value_at_margin=value_at_margin, sigmoid="linear"
-    )
+def _bell(outside: np.ndarray) -> np.ndarray:
+    """1 within the bounds (outside <= 0), then a Gaussian that is 0.1 one margin outside."""
+    return np.asarray(np.exp(np.log(0.1) * np.maximum(outside, 0) ** 2))
+
+
+def _ramp(outside: np.ndarray) -> np.ndarray:
+    """1 within the bounds (outside <= 0), then a straight line that is 0 from 1 on."""
+    return np.asarray(np.clip(1 - outside, 0, 1))
 
 
 def _sensors(model: mujoco.MjModel, *names: str) -> slice | list[int]:

@@ -123,6 +123,12 @@ class DmcEnv:
             self._time += alive
         return reward, error
 
+    def physics(self, actions: Shaped[np.ndarray, "S a"]) -> None:
+        """Only the simulator's part of an agent step, to measure it; leaves `obs` behind."""
+        self._ctrl[:] = self._middle + self._half * actions
+        for _ in range(self.action_repeat):
+            self._control_step(np.ones(self.members, bool))
+
     def _control_step(self, alive: Bool[np.ndarray, "S"]) -> Bool[np.ndarray, "S"]:
         """Steps the members of the mask; returns who diverged, by dm_control's criterion."""
         from mujoco.batch import SimulationError
