@@ -1,0 +1,154 @@
+"""The charts of a report as printed figures, PNG and PDF."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvaml.reports.charts import Chart, Panel, Series, View
+from cvaml.reports.looks import DASHES, PALETTE, PUBLISHED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Looks = Mapping[str, tuple[int, int]]
+_INK, _SOFT, _GRID = "#14140f", "#52514e", "#e6e5df"
+_COLUMNS = 4
+
+
+def save_chart(chart: Chart, looks: Looks, folder: Path) -> list[Path]:
+    """Draws the first view of a chart and saves it as `<key>.png` and `<key>.pdf`.
+
+    Args:
+        chart: the chart.
+        looks: name -> (colour slot, dash).
+        folder: an existing folder.
+
+    Returns:
+        The two paths.
+    """
+    from matplotlib import rc_context
+
+    with rc_context({"font.size": 9, "axes.titlesize": 9, "pdf.fonttype": 42}):
+        figure = _draw(chart, looks)
+        paths = [folder / f"{chart.key}.{ending}" for ending in ("png", "pdf")]
+        figure.savefig(paths[0], dpi=160)
+        # Without a date two reports of the same runs are the same file.
+        figure.savefig(paths[1], metadata={"CreationDate": None})
+    return paths
+
+
+def _draw(chart: Chart, looks: Looks) -> "Figure":
+    from matplotlib.figure import Figure
+
+    view = chart.views[0]
+    columns = min(_COLUMNS, len(view.panels))
+    rows = -(-len(view.panels) // columns)
+    bars = chart.kind == "bars"
+    longest = max((len(panel.series) for panel in view.panels), default=1)
+    height = 0.9 + 0.24 * longest if bars else 2.3 if len(view.panels) > 1 else 3.2
+    width = 6.4 if columns == 1 else 2.7 * columns
+    figure = Figure(figsize=(width, rows * height + 0.6), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=not bars and "all").ravel()
+    for axis in axes[len(view.panels) :]:
+        axis.set_visible(False)
+    for i, (axis, panel) in enumerate(zip(axes, view.panels, strict=False)):
+        _dress(axis, panel)
+        if bars:
+            _bars(axis, panel, looks, names=i % columns == 0)
+        else:
+            _lines(axis, panel, view, looks)
+            axis.set_xlabel(view.x_label)
+            axis.set_ylabel(view.y_label if i % columns == 0 else "")
+    figure.suptitle(f"{chart.title}: {view.label}" if view.label else chart.title, fontsize=10)
+    if not bars:
+        _legend(figure, view, looks)
+    return figure
+
+
+def _dress(axis: "Axes", panel: Panel) -> None:
+    axis.set_title(panel.title, loc="left")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(color=_GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.tick_params(colors=_SOFT, labelcolor=_INK, labelsize=8)
+
+
+def _lines(axis: "Axes", panel: Panel, view: View, looks: Looks) -> None:
+    order = {"published": 0, "run": 1, "main": 2}
+    for series in sorted(panel.series, key=lambda one: order[one.role]):
+        colour, dash = _style(series, looks)
+        x, y = np.asarray(series.x, float), np.asarray(series.y, float)
+        if series.role == "run":
+            axis.plot(x, y, color=colour, linewidth=0.5, alpha=0.35)
+            continue
+        published = series.role == "published"
+        marker = "o" if len(x) <= 12 and not published else None
+        axis.plot(
+            x, y, color=colour, linestyle=dash, linewidth=0.9 if published else 1.6,
+            marker=marker, markersize=3,
+        )  # fmt: skip
+        if series.low is not None and series.high is not None and not published:
+            low, high = np.asarray(series.low, float), np.asarray(series.high, float)
+            axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    if view.x_log:
+        axis.set_xscale("log")
+    if view.y_log:
+        axis.set_yscale("log")
+    elif min((min(s.y) for s in panel.series if len(s.y)), default=-1) >= 0:
+        axis.set_ylim(bottom=0)
+    if not view.x_log and max((max(s.x) for s in panel.series if len(s.x)), default=0) >= 1e4:
+        from matplotlib.ticker import EngFormatter
+
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _bars(axis: "Axes", panel: Panel, looks: Looks, names: bool) -> None:
+    for row, series in enumerate(panel.series):
+        colour, _ = _style(series, looks)
+        axis.barh(row, series.y[0], height=0.6, color=colour)
+        if series.low is not None and series.high is not None:
+            axis.plot([series.low[0], series.high[0]], [row, row], color=_INK, linewidth=1.2)
+    axis.set_yticks(range(len(panel.series)), [s.name for s in panel.series] if names else [])
+    axis.invert_yaxis()
+
+
+def _legend(figure: "Figure", view: View, looks: Looks) -> None:
+    from matplotlib.lines import Line2D
+
+    found: dict[str, Series] = {}
+    for panel in view.panels:
+        for series in panel.series:
+            if series.role != "run":
+                found.setdefault(series.name, series)
+    if not 1 < len(found) <= 40:
+        return
+    handles = []
+    for series in found.values():
+        colour, dash = _style(series, looks)
+        handles.append(Line2D([], [], color=colour, linestyle=dash, linewidth=1.6))
+    figure.legend(
+        handles, list(found), loc="outside lower center", frameon=False, fontsize=8,
+        ncols=min(len(found), 3 if len(view.panels) == 1 else 6),
+    )  # fmt: skip
+
+
+def _style(series: Series, looks: Looks) -> tuple[str, Any]:
+    slot, dash = looks.get(series.name, (0, 0))
+    if series.role == "published":
+        return PUBLISHED, DASHES[dash % len(DASHES)]
+    return PALETTE[slot], DASHES[dash % len(DASHES)]
+
+
+def names_in(charts: Sequence[Chart]) -> tuple[list[str], list[str]]:
+    """The names of our series and of published ones, in order of appearance."""
+    ours: dict[str, None] = {}
+    published: dict[str, None] = {}
+    for chart in charts:
+        for view in chart.views:
+            for panel in view.panels:
+                for series in panel.series:
+                    (published if series.role == "published" else ours)[series.name] = None
+    return list(ours), list(published)
