@@ -1,0 +1,314 @@
+"""The networks: encoder, latent model, twin critic and actor, on arrays with any leading axes.
+
+Inputs that join a latent state and an action pass through two products that are added, so that
+inside a `vmap` over candidate actions the product with the state is computed once.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from cvaml.agent.config import AgentConfig, NetworkConfig
+from cvaml.losses import hl_gauss_decode, hl_gauss_encode
+
+
+class Linear(eqx.Module):
+    """An affine map of the last axis."""
+
+    weight: Float[Array, "i o"]
+    bias: Float[Array, " o"]
+
+    def __call__(self, x: Float[Array, "*n i"]) -> Float[Array, "*n o"]:
+        """Applies the map."""
+        y = x @ self.weight
+        return y + jnp.broadcast_to(self.bias, y.shape)
+
+
+class Layer(eqx.Module):
+    """A linear map, LayerNorm and Mish; optionally with the action as a second input."""
+
+    linear: Linear
+    action: Float[Array, "a o"] | None
+    scale: Float[Array, " o"]
+    shift: Float[Array, " o"]
+
+    def __call__(
+        self, x: Float[Array, "*n i"], action: Float[Array, "*k a"] | None = None
+    ) -> Float[Array, "*l o"]:
+        """The activations; `x` and `action` broadcast against each other."""
+        y = self.linear(x)
+        if action is not None:
+            y = _add(y, action @ self.action)
+        return mish(_affine(standardise(y), self.scale, self.shift))
+
+
+class Prediction(NamedTuple):
+    """One step of the latent model."""
+
+    mean: Float[Array, "*n d"]
+    """Mean of the next latent state, normalised as encodings are."""
+    log_std: Float[Array, "*n d"]
+    """Log standard deviation; unused by a deterministic model."""
+    reward: Float[Array, "*n"]
+    """Predicted reward."""
+
+
+class Encoder(eqx.Module):
+    """Observation to latent state."""
+
+    hidden: Layer
+    out: Linear
+    norm: str = eqx.field(static=True)
+    group: int = eqx.field(static=True)
+
+    def __call__(self, observation: Float[Array, "*n o"]) -> Float[Array, "*n d"]:
+        """The latent state."""
+        z = standardise(self.out(self.hidden(observation)))
+        return latent_norm(z, self.norm, self.group)
+
+
+class Dynamics(eqx.Module):
+    """Latent state and action to the next latent state's distribution and the reward."""
+
+    first: Layer
+    second: Layer
+    mean: Linear
+    log_std: Linear
+    reward_hidden: Layer
+    reward: Linear
+    norm: str = eqx.field(static=True)
+    group: int = eqx.field(static=True)
+    bounds: tuple[float, float] = eqx.field(static=True)
+
+    def __call__(self, z: Float[Array, "*n d"], action: Float[Array, "*k a"]) -> Prediction:
+        """The prediction; `z` and `action` broadcast against each other."""
+        hidden = self.second(self.first(z, action))
+        low, high = self.bounds
+        return Prediction(
+            mean=latent_norm(self.mean(hidden), self.norm, self.group),
+            log_std=low + (high - low) * jax.nn.sigmoid(self.log_std(hidden)),
+            reward=self.reward(self.reward_hidden(hidden))[..., 0],
+        )
+
+
+class Critic(eqx.Module):
+    """Latent state and action to value logits, or to one number in raw units."""
+
+    first: Layer
+    second: Layer
+    out: Linear
+
+    def __call__(
+        self, z: Float[Array, "*n d"], action: Float[Array, "*k a"]
+    ) -> Float[Array, "*l v"]:
+        """The outputs; `z` and `action` broadcast against each other."""
+        return self.out(self.second(self.first(z, action)))
+
+
+class Actor(eqx.Module):
+    """Latent state to the action before its tanh."""
+
+    first: Layer
+    second: Layer
+    out: Linear
+
+    def __call__(self, z: Float[Array, "*n d"]) -> Float[Array, "*n a"]:
+        """The pre-tanh action."""
+        return self.out(self.second(self.first(z)))
+
+
+class ValueHead(eqx.Module):
+    """How a critic's outputs stand for a value: bins even in symlog(value), or the number itself.
+
+    The read-out of the bins is the mean of their centres in raw units, hence linear, as the
+    correction requires; only the place of the bins is logarithmic.
+    """
+
+    bins: int = eqx.field(static=True)
+    limit: float = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, config: NetworkConfig) -> "ValueHead":
+        """The head of a configuration; a scalar head has no bins."""
+        return cls(config.bins if config.critic_head == "hl_gauss" else 0, config.value_limit)
+
+    @property
+    def size(self) -> int:
+        """Outputs of a critic."""
+        return self.bins or 1
+
+    @property
+    def even_edges(self) -> Float[Array, " e"]:
+        """Edges in symlog(value)."""
+        limit = float(np.log1p(self.limit))
+        return jnp.linspace(-limit, limit, self.bins + 1)
+
+    @property
+    def edges(self) -> Float[Array, " e"]:
+        """Edges in raw units."""
+        return symexp(self.even_edges)
+
+    def decode(self, outputs: Float[Array, "*n v"]) -> Float[Array, "*n"]:
+        """The value, as a float32 sum."""
+        if not self.bins:
+            return outputs[..., 0].astype(jnp.float32)
+        probabilities = jax.nn.softmax(outputs.astype(jnp.float32))
+        flat = probabilities.reshape(-1, self.bins)
+        values = jax.vmap(hl_gauss_decode, in_axes=(0, None))(flat, self.edges)
+        return values.reshape(outputs.shape[:-1])
+
+    def encode(self, value: Float[Array, " n"]) -> Float[Array, "n v"]:
+        """Target probabilities whose mean is the value.
+
+        A Gaussian that is even in symlog(value) has a mean further out than the value, by about
+        0.1 %; bootstrapping would multiply that by 1/(1 - discount), so one correction step
+        moves its centre until the decoded mean is the value.
+        """
+        sigma = 0.75 * 2 * float(np.log1p(self.limit)) / self.bins
+        spread = jax.vmap(hl_gauss_encode, in_axes=(0, None, None))
+        decode = jax.vmap(hl_gauss_decode, in_axes=(0, None))
+        edges, raw = self.even_edges, self.edges
+        excess = decode(spread(symlog(value), edges, sigma), raw) - value
+        return spread(symlog(value - excess), edges, sigma)
+
+    def loss(
+        self, outputs: Float[Array, "n v"], target: Float[Array, " n"], scale: Float[Array, ""]
+    ) -> Float[Array, " n"]:
+        """Cross-entropy to the encoded target, or the squared error in units of `scale`."""
+        target = jax.lax.stop_gradient(target)
+        if not self.bins:
+            return jnp.square((outputs[:, 0] - target) / scale)
+        return -jnp.sum(self.encode(target) * jax.nn.log_softmax(outputs), axis=-1)
+
+
+class Networks(eqx.Module):
+    """Everything the gradient reaches; the two critics are stacked on a leading axis."""
+
+    encoder: Encoder
+    dynamics: Dynamics
+    critics: Critic
+    actor: Actor
+
+
+def init_networks(
+    key: PRNGKeyArray, config: AgentConfig, observation_size: int, action_size: int
+) -> Networks:
+    """Fresh networks.
+
+    Weights are uniform in ±1/sqrt(inputs). Reward and critic heads start at weight 0, so every
+    value starts at exactly 0; the actor's head starts small, far from saturation.
+    """
+    net = config.network
+    width, latent = net.width, net.latent
+    keys = iter(jax.random.split(key, 16))
+    norm, group = net.latent_norm, net.simnorm_size
+    share = (net.log_std_init - net.log_std_min) / (net.log_std_max - net.log_std_min)
+    log_std = _linear(next(keys), width, latent, 0.1)
+    log_std = eqx.tree_at(
+        lambda x: x.bias, log_std, jnp.full(latent, float(np.log(share / (1 - share))))
+    )
+    return Networks(
+        encoder=Encoder(
+            _layer(next(keys), observation_size, width),
+            _linear(next(keys), width, latent),
+            norm,
+            group,
+        ),
+        dynamics=Dynamics(
+            first=_layer(next(keys), latent, width, action_size),
+            second=_layer(next(keys), width, width),
+            mean=_linear(next(keys), width, latent),
+            log_std=log_std,
+            reward_hidden=_layer(next(keys), width, width),
+            reward=_linear(next(keys), width, 1, 0.0),
+            norm=norm,
+            group=group,
+            bounds=(net.log_std_min, net.log_std_max),
+        ),
+        critics=jax.vmap(lambda k: _critic(k, net, action_size))(jax.random.split(next(keys))),
+        actor=Actor(
+            _layer(next(keys), latent, width),
+            _layer(next(keys), width, width),
+            _linear(next(keys), width, action_size, 0.1),
+        ),
+    )
+
+
+def standardise(x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+    """Zero mean and unit variance over the last axis."""
+    x = x - jnp.mean(x, axis=-1, keepdims=True)
+    return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + 1e-5)
+
+
+def mish(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """x · tanh(softplus(x)), with one exponential."""
+    e = jnp.exp(jnp.minimum(x, 20.0))
+    n = e * (e + 2)
+    return x * n / (n + 2)
+
+
+def latent_norm(z: Float[Array, "*n d"], kind: str, group: int) -> Float[Array, "*n d"]:
+    """Softmax over groups of the latent state (simnorm), LayerNorm, or nothing."""
+    if kind == "simnorm":
+        return jax.nn.softmax(z.reshape(*z.shape[:-1], -1, group)).reshape(z.shape)
+    return standardise(z) if kind == "layernorm" else z
+
+
+def symlog(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """sign(x) · log(1 + |x|)."""
+    return jnp.sign(x) * jnp.log1p(jnp.abs(x))
+
+
+def symexp(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The inverse of `symlog`."""
+    return jnp.sign(x) * jnp.expm1(jnp.abs(x))
+
+
+def _add(x: Float[Array, "*n o"], y: Float[Array, "*k o"]) -> Float[Array, "*l o"]:
+    """Sum of two arrays whose leading axes broadcast."""
+    shape = jnp.broadcast_shapes(x.shape, y.shape)
+    return jnp.broadcast_to(x, shape) + jnp.broadcast_to(y, shape)
+
+
+def _affine(
+    x: Float[Array, "*n o"], scale: Float[Array, " o"], shift: Float[Array, " o"]
+) -> Float[Array, "*n o"]:
+    return x * jnp.broadcast_to(scale, x.shape) + jnp.broadcast_to(shift, x.shape)
+
+
+def _linear(key: PRNGKeyArray, inputs: int, outputs: int, scale: float = 1.0) -> Linear:
+    bound = scale / np.sqrt(inputs)
+    keys = jax.random.split(key)
+    return Linear(
+        jax.random.uniform(keys[0], (inputs, outputs), minval=-bound, maxval=bound),
+        jax.random.uniform(keys[1], (outputs,), minval=-bound, maxval=bound),
+    )
+
+
+def _layer(key: PRNGKeyArray, inputs: int, outputs: int, actions: int = 0) -> Layer:
+    """A layer whose weights are scaled by the joint number of inputs."""
+    joint = _linear(key, inputs + actions, outputs)
+    return Layer(
+        linear=Linear(joint.weight[:inputs], joint.bias),
+        action=joint.weight[inputs:] if actions else None,
+        scale=jnp.ones(outputs),
+        shift=jnp.zeros(outputs),
+    )
+
+
+def _critic(key: PRNGKeyArray, net: NetworkConfig, actions: int) -> Critic:
+    keys = jax.random.split(key, 3)
+    head = ValueHead.of(net)
+    out = _linear(keys[2], net.width, head.size, 0.0)
+    if head.bins:
+        # All mass near zero: the histogram of the value 0, with a floor that keeps every bin
+        # within reach of the gradient. The support is symmetric, so the floor decodes to 0.
+        zero = jnp.log(head.encode(jnp.zeros(1))[0] + np.exp(-net.value_prior))
+        out = Linear(out.weight, zero)
+    return Critic(
+        _layer(keys[0], net.latent, net.width, actions), _layer(keys[1], net.width, net.width), out
+    )

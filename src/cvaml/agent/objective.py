@@ -1,0 +1,318 @@
+"""The loss of one member on one batch of real sequences: model, critics and actor in one gradient.
+
+Stop-gradients decide who learns from what:
+
+| term | encoder | model | critics | actor |
+|---|---|---|---|---|
+| value-aware, b = 0 | yes | yes | - | - |
+| value-aware, b >= 1 | yes | yes | yes | - |
+| auxiliary, reward | yes | yes | - | - |
+| TD, real rows | yes | - | yes | - |
+| TD, model rows | - | - | yes | - |
+| actor | - | - | - | yes |
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from cvaml.agent.config import AgentConfig
+from cvaml.agent.networks import Actor, Critic, Networks, ValueHead
+from cvaml.agent.replay import Masks, Rows, sequence_masks
+from cvaml.agent.rollout import auxiliary, reward_errors, rollout, sample
+from cvaml.agent.state import AgentState, Moments
+from cvaml.losses import value_targets
+
+stop = jax.lax.stop_gradient
+Metrics = dict[str, Float[Array, ""]]
+
+
+class View(NamedTuple):
+    """One batch as the networks see it, shared by all losses."""
+
+    networks: Networks
+    state: AgentState
+    rows: Rows
+    masks: Masks
+    z: Float[Array, "batch d"]
+    """Encodings of the first states, with gradient."""
+    later: Float[Array, "batch T d"]
+    """Encodings of the states after them, stopped."""
+    later_values: Float[Array, "2 batch T"]
+    """Their values by both target critics, stopped."""
+    value_scale: Float[Array, ""]
+    reward_scale: Float[Array, ""]
+
+
+class Statistics(NamedTuple):
+    """What the running scales learn from: values and weights of rows."""
+
+    observation: tuple[Float[Array, "batch o"], Float[Array, " batch"]]
+    value: tuple[Float[Array, " batch"], Float[Array, " batch"]]
+    reward: tuple[Float[Array, " batch"], Float[Array, " batch"]]
+    q: tuple[Float[Array, " batch"], Float[Array, " batch"]]
+
+
+def normalise(
+    observation: Float[Array, "*n o"], moments: Moments, config: AgentConfig
+) -> Float[Array, "*n o"]:
+    """Observations in running standard deviations, at most 10 of them; unchanged if switched off."""
+    if not config.network.observation_norm:
+        return observation
+    mean = jnp.broadcast_to(moments.mean, observation.shape)
+    std = jnp.broadcast_to(jnp.sqrt(moments.variance + 1e-4), observation.shape)
+    return jnp.clip((observation - mean) / std, -10, 10)
+
+
+def q_values(
+    critics: Critic, z: Float[Array, "*n d"], action: Float[Array, "*n a"], head: ValueHead
+) -> Float[Array, "2 *n"]:
+    """Both critics' values."""
+    return head.decode(jax.vmap(lambda critic: critic(z, action))(critics))
+
+
+def state_values(
+    critics: Critic, actor: Actor, z: Float[Array, "*n d"], head: ValueHead
+) -> Float[Array, "2 *n"]:
+    """V(z) = Q(z, π(z)) of both critics; the gradient reaches z also through π, never π itself."""
+    return q_values(critics, z, jnp.tanh(stop(actor)(z)), head)
+
+
+def objective(
+    networks: Networks, state: AgentState, rows: Rows, key: PRNGKeyArray, config: AgentConfig
+) -> tuple[Float[Array, ""], tuple[Metrics, Statistics]]:
+    """The sum of all losses, weighted by the member's settings.
+
+    Args:
+        networks: what the gradient is taken of.
+        state: everything else of the member; never differentiated.
+        rows: `[batch, m + b + 1]` sequences.
+        key: for the model's samples and the target noise.
+        config: static.
+
+    Returns:
+        The loss, its parts as metrics, and what the running scales learn from.
+    """
+    view = look(networks, state, rows, config)
+    model_key, critic_key = jax.random.split(key)
+    model, model_metrics = model_loss(view, model_key, config)
+    critic, critic_metrics, td_target = critic_loss(view, critic_key, config)
+    actor, actor_metrics, q = actor_loss(view, config)
+    reached = view.masks.exists[:, 1].astype(jnp.float32)
+    ones = jnp.ones_like(reached)
+    statistics = Statistics(
+        observation=(rows.observation[:, 0], ones),
+        value=(td_target, reached[: td_target.shape[0]]),
+        reward=(rows.reward[:, 0], reached),
+        q=(q, ones),
+    )
+    total = model + state.settings.critic * critic + actor
+    return total, (model_metrics | critic_metrics | actor_metrics, statistics)
+
+
+def look(networks: Networks, state: AgentState, rows: Rows, config: AgentConfig) -> View:
+    """Encodes a batch and evaluates its later states."""
+    head = ValueHead.of(config.network)
+    observation = normalise(rows.observation, state.scales.observation, config)
+    later = stop(networks.encoder(observation[:, 1:]))
+    running = config.loss.value_scale == "running"
+    # The floor of 1 keeps raw units while values are small: dividing by a small standard
+    # deviation would let the value-aware loss drown the others before values mean anything.
+    value_scale, reward_scale = (
+        jnp.maximum(1.0, moments.std) if running else jnp.ones(())
+        for moments in (state.scales.value, state.scales.reward)
+    )
+    return View(
+        networks=networks,
+        state=state,
+        rows=rows,
+        masks=sequence_masks(rows),
+        z=networks.encoder(observation[:, 0]),
+        later=later,
+        later_values=stop(state_values(state.target_critics, networks.actor, later, head)),
+        value_scale=value_scale,
+        reward_scale=reward_scale,
+    )
+
+
+def model_loss(
+    view: View, key: PRNGKeyArray, config: AgentConfig
+) -> tuple[Float[Array, ""], Metrics]:
+    """Value-aware, auxiliary and reward loss of the latent model, weighted."""
+    variant, settings = config.variant, view.state.settings
+    total: Float[Array, ""] = jnp.zeros(())
+    metrics: Metrics = {}
+    if not variant.has_model:
+        return total, metrics
+    m = variant.m
+    noise = jax.random.normal(key, (m, config.samples, *view.z.shape))
+    trajectories = rollout(
+        view.networks.dynamics, view.z, view.rows.action[:, :m], noise, config.stochastic
+    )
+    exists = view.masks.exists[:, 1 : m + 1].astype(jnp.float32)
+    if variant.loss is not None:
+        value_aware, metrics = value_aware_loss(view, trajectories.latents, config)
+        total = total + settings.vaml * value_aware
+    if variant.aux:
+        mixture = config.loss.multistep_aux == "mixture"
+        losses = auxiliary(trajectories, view.later[:, :m], config.stochastic, mixture)
+        if config.loss.aux_reduction == "mean":
+            losses = losses / view.z.shape[-1]
+        aux = _weighted_mean(losses, exists * _step_weights(config)[None])
+        metrics["loss/aux"] = aux
+        total = total + settings.aux * aux
+    rewards = reward_errors(trajectories, view.rows.reward[:, :m], view.reward_scale)
+    reward = _weighted_mean(rewards, exists)
+    metrics["loss/reward"] = reward
+    return total + settings.reward * reward, metrics
+
+
+def value_aware_loss(
+    view: View, latents: Float[Array, "k batch m d"], config: AgentConfig
+) -> tuple[Float[Array, ""], Metrics]:
+    """The variant's loss of each critic against its own target, averaged over both.
+
+    Values and targets are divided by the value scale, an affine change of units that leaves the
+    correction unbiased.
+    """
+    variant = config.variant
+    head = ValueHead.of(config.network)
+    critics = view.networks.critics if variant.trains_value else stop(view.state.target_critics)
+    values = state_values(critics, view.networks.actor, latents, head)
+    targets, valid = value_aware_targets(view, config)
+    weights = valid * _step_weights(config)[None]
+    assert variant.loss is not None
+
+    def mean_loss(correction: str) -> Float[Array, ""]:
+        def one(v: Float[Array, "k m"], y: Float[Array, " m"], w: Float[Array, " m"]) -> Array:
+            return variant.loss(v, y, w, correction=correction)  # type: ignore[misc]
+
+        per_row = jax.vmap(jax.vmap(one, in_axes=(1, 0, 0)), in_axes=(0, 0, None))
+        losses = per_row(values / view.value_scale, targets / view.value_scale, weights)
+        return _weighted_mean(jnp.mean(losses, axis=0), (jnp.sum(weights, axis=1) > 0) * 1.0)
+
+    plain = mean_loss("none")
+    corrected = plain if variant.correction == "none" else mean_loss(variant.correction)
+    loss = plain + view.state.settings.correction * (corrected - plain)
+    spread = jnp.var(values, axis=1, ddof=1) if values.shape[1] > 1 else jnp.zeros(targets.shape)
+    metrics = {
+        "loss/vaml": loss,
+        "correction": (plain - corrected) * jnp.square(view.value_scale),
+        "value_variance": _weighted_mean(jnp.mean(spread, axis=0), weights),
+    }
+    return loss, metrics
+
+
+def value_aware_targets(
+    view: View, config: AgentConfig
+) -> tuple[Float[Array, "2 batch m"], Float[Array, "batch m"]]:
+    """The b-step targets of the real states 1 .. m, and which of them the episode allows.
+
+    For b = 0 each critic's own target value, for b >= 1 rewards and the smaller of the two. After
+    a termination rewards and values are 0; a target that would reach behind a truncation is masked.
+    """
+    m, b = config.variant.m, config.variant.b
+    masks = view.masks
+    running = 1.0 - masks.ended
+    valid = masks.exists[:, 1 : m + 1] & ~masks.crossed[:, 1 + b : m + b + 1]
+    if b == 0:
+        targets = view.later_values[:, :, :m] * running[None, :, 1 : m + 1]
+        return targets, valid.astype(jnp.float32)
+    values = jnp.min(view.later_values, axis=0) * running[:, 1:]
+    rewards = view.rows.reward[:, 1 : m + b] * running[:, 1 : m + b]
+    discounts = config.discount * (1.0 - view.rows.terminated[:, 1 : m + b])
+    discounts = discounts * running[:, 1 : m + b]
+    targets = jax.vmap(value_targets, in_axes=(0, 0, 0, None))(rewards, discounts, values, b)
+    return jnp.broadcast_to(targets[None], (2, *targets.shape)), valid.astype(jnp.float32)
+
+
+def critic_loss(
+    view: View, key: PRNGKeyArray, config: AgentConfig
+) -> tuple[Float[Array, ""], Metrics, Float[Array, " batch"]]:
+    """One-step TD of both critics, on real rows and on on-policy steps of the model.
+
+    Returns:
+        The loss, metrics, and the targets.
+    """
+    head = ValueHead.of(config.network)
+    networks, rows = view.networks, view.rows
+    batch = view.z.shape[0]
+    real = round(config.real_fraction * batch) if config.variant.has_model else batch
+    noise_key, smoothing_key = jax.random.split(key)
+    z, action, reward = view.z, rows.action[:, 0], rows.reward[:, 0]
+    successor, discount = view.later[:, 0], config.discount * (1.0 - rows.terminated[:, 0])
+    if real < batch:
+        start = stop(view.z[real:])
+        on_policy = stop(jnp.tanh(networks.actor(start)))
+        imagined = stop(networks.dynamics(start, on_policy))
+        noise = jax.random.normal(noise_key, start.shape)
+        z = jnp.concatenate([z[:real], start])
+        action = jnp.concatenate([action[:real], on_policy])
+        reward = jnp.concatenate([reward[:real], imagined.reward])
+        drawn = sample(imagined, noise, config.stochastic)
+        successor = jnp.concatenate([successor[:real], drawn])
+        discount = jnp.concatenate([discount[:real], jnp.full(batch - real, config.discount)])
+    next_action = jnp.tanh(networks.actor(successor))
+    if config.loss.target_noise > 0:
+        limit = config.loss.target_noise_clip
+        smoothing = config.loss.target_noise * jax.random.normal(smoothing_key, action.shape)
+        next_action = jnp.clip(next_action + jnp.clip(smoothing, -limit, limit), -1, 1)
+    next_values = q_values(view.state.target_critics, successor, next_action, head)
+    target = stop(reward + discount * jnp.min(next_values, axis=0))
+    outputs = jax.vmap(lambda critic: critic(z, action))(networks.critics)
+    losses = jax.vmap(head.loss, in_axes=(0, None, None))(outputs, target, view.value_scale)
+    # A model row starts at a real state, whatever happened on leaving it.
+    weights = view.masks.exists[:, 1].at[real:].set(True).astype(jnp.float32)
+    loss = _weighted_mean(jnp.mean(losses, axis=0), weights)
+    q = head.decode(outputs)
+    metrics = {
+        "loss/critic": loss,
+        "td_rmse": jnp.sqrt(_weighted_mean(jnp.mean(jnp.square(q - target[None]), 0), weights)),
+        "q_mean": jnp.mean(q),
+        "q_gap": jnp.mean(jnp.abs(q[0] - q[1])),
+        "target_mean": _weighted_mean(target, weights),
+        "target_max": jnp.max(target),
+    }
+    return loss, stop(metrics), target[:real]
+
+
+def actor_loss(
+    view: View, config: AgentConfig
+) -> tuple[Float[Array, ""], Metrics, Float[Array, " batch"]]:
+    """Minus the mean value of the actor's action, in running standard deviations of Q, plus the
+    penalty that keeps the tanh from saturating.
+
+    Returns:
+        The loss, metrics, and the values of the actions.
+    """
+    z = stop(view.z)
+    before = view.networks.actor(z)
+    action = jnp.tanh(before)
+    values = q_values(stop(view.networks.critics), z, action, ValueHead.of(config.network))
+    q = jnp.mean(values, axis=0)
+    scale = jnp.maximum(view.state.scales.q.std, 0.01)
+    square = jnp.mean(jnp.square(before))
+    loss = -jnp.mean(q) / scale + view.state.settings.pre_tanh * square
+    metrics = {
+        "loss/actor": loss,
+        "value": jnp.mean(q),
+        "actor_saturated": jnp.mean(jnp.abs(action) > 0.98),
+        "actor_pre_tanh": jnp.sqrt(square),
+    }
+    return loss, stop(metrics), stop(q)
+
+
+def _step_weights(config: AgentConfig) -> Float[Array, " m"]:
+    """Weights of the steps 1 .. m."""
+    m = config.variant.m
+    if config.loss.step_weights == "uniform":
+        return jnp.ones(m)
+    return jnp.zeros(m).at[-1].set(1.0)
+
+
+def _weighted_mean(x: Float[Array, "*n"], weights: Float[Array, "*n"]) -> Float[Array, ""]:
+    """Weighted mean, 0 if every weight is 0."""
+    total = jnp.sum(weights)
+    return jnp.sum(x * weights) / jnp.where(total == 0, 1, total)

@@ -1,0 +1,120 @@
+"""Replay of one member on the device: a Flashbax trajectory buffer that knows where episodes end.
+
+A row holds an observation and, unless it is the last of its episode, the action, the reward and
+whether the episode terminated on leaving it. The last observation of an episode takes one extra
+row marked `final`, so observations are stored once and every successor is the next row. While
+an episode runs its newest observation already stands there as a `final` row, which the next step
+overwrites. A sampled sequence may run over an episode's end; `sequence_masks` says which of its
+states belong to the episode it starts in.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flashbax.buffers import trajectory_buffer as flashbax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from cvaml.agent.state import Spec
+
+Replay = flashbax.TrajectoryBufferState
+
+
+class Rows(NamedTuple):
+    """Rows of a replay, or sequences of them."""
+
+    observation: Float[Array, "*n o"]
+    action: Float[Array, "*n a"]
+    """Zero in a final row."""
+    reward: Float[Array, "*n"]
+    """Received on leaving the row; zero in a final row."""
+    terminated: Bool[Array, "*n"]
+    """Whether leaving the row ended the episode for good."""
+    final: Bool[Array, "*n"]
+    """Whether the row is the last of its episode: nothing is known about leaving it."""
+
+
+class Masks(NamedTuple):
+    """What of a sequence of L rows belongs to the episode of its first row."""
+
+    exists: Bool[Array, "batch L"]
+    """State t was reached from state 0."""
+    ended: Bool[Array, "batch L"]
+    """The episode had terminated on arriving at state t: its value and all later rewards are 0."""
+    crossed: Bool[Array, "batch L"]
+    """State t lies behind a truncation: nothing may be computed from it."""
+
+
+def init_replay_member(spec: Spec, rows: int) -> Replay:
+    """An empty replay of that many rows."""
+    row = Rows(
+        observation=jnp.zeros(spec.observation_size),
+        action=jnp.zeros(spec.action_size),
+        reward=jnp.zeros(()),
+        terminated=jnp.zeros((), bool),
+        final=jnp.zeros((), bool),
+    )
+    return flashbax.init(row, add_batch_size=1, max_length_time_axis=rows)
+
+
+def row_bytes(spec: Spec) -> int:
+    """Bytes of one row: float32 numbers and two flags."""
+    return 4 * (spec.observation_size + spec.action_size + 1) + 2
+
+
+def add_member(
+    replay: Replay,
+    observation: Float[Array, " o"],
+    action: Float[Array, " a"],
+    reward: Float[Array, ""],
+    terminated: Bool[Array, ""],
+    truncated: Bool[Array, ""],
+    successor: Float[Array, " o"],
+) -> Replay:
+    """Stores one transition; the oldest rows make room once the replay is full.
+
+    Args:
+        replay: where to add; its buffers are reused if donated.
+        observation: before the action.
+        action: taken.
+        reward: received.
+        terminated: the episode ended for good, no bootstrap.
+        truncated: the episode was cut off, its value goes on.
+        successor: the observation after the action, before any reset.
+
+    Returns:
+        The replay, longer by one row, or by two if the episode ended.
+    """
+    off = jnp.zeros((), bool)
+    pair = Rows(
+        observation=jnp.stack([observation, successor]),
+        action=jnp.stack([action, jnp.zeros_like(action)]),
+        reward=jnp.stack([reward, jnp.zeros_like(reward)]),
+        terminated=jnp.stack([terminated, off]),
+        final=jnp.stack([off, ~off]),
+    )
+    rows = replay.experience.reward.shape[1]
+    end = replay.current_index + 1 + (terminated | truncated).astype(replay.current_index.dtype)
+    added = flashbax.add(replay, Rows(*(leaf[None] for leaf in pair)))
+    return added.replace(current_index=end % rows, is_full=replay.is_full | (end >= rows))
+
+
+def sample_member(replay: Replay, key: PRNGKeyArray, batch: int, length: int) -> Rows:
+    """Sequences of consecutive rows, uniform over all starts; mask them by `sequence_masks`."""
+    with jax.numpy_rank_promotion("allow"):  # Flashbax adds shapes [batch, 1] and [length]
+        return flashbax.sample(replay, key, batch, length, period=1).experience
+
+
+def sequence_masks(rows: Rows) -> Masks:
+    """Which states of sampled sequences belong to the episode they start in."""
+    before = jnp.zeros_like(rows.final[:, :1])
+    ended = _any_before(rows.terminated, before)
+    crossed = _any_before(rows.final & ~ended, before)
+    ended_earlier = jnp.concatenate([before, ended[:, :-1]], axis=1)
+    return Masks(exists=~crossed & ~ended_earlier, ended=ended, crossed=crossed)
+
+
+def _any_before(flags: Bool[Array, "batch L"], first: Bool[Array, "batch 1"]) -> Bool[Array, "b L"]:
+    """Whether a flag was set at any earlier position."""
+    seen = jnp.cumsum(flags.astype(jnp.int32), axis=1) > 0
+    return jnp.concatenate([first, seen[:, :-1]], axis=1)
