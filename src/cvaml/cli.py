@@ -15,6 +15,7 @@ from cvaml.types import UserError
 COMMANDS = {
     "calibration": ("cvaml.experiments.calibration", "Recompute the paper's theory as numbers."),
     "runs": ("cvaml.experiments.runs", "List, show or export runs."),
+    "report": ("cvaml.experiments.report", "Build one page and figures from run folders."),
 }
 
 
