@@ -53,7 +53,7 @@ def follow_dm_control(tasks, actions_of, agent_steps):
 @pytest.mark.parametrize("actions_of", [uniform_actions, smooth_actions])
 @pytest.mark.parametrize("tasks", [HUMANOIDS, DOGS], ids=["humanoids", "dogs"])
 def test_follows_dm_control(tasks, actions_of):
-    follow_dm_control(tasks, actions_of, agent_steps=40)
+    follow_dm_control(tasks, actions_of, agent_steps=20)
 
 
 @pytest.mark.slow
@@ -214,10 +214,10 @@ def test_action_noise_is_seeded_per_member(humanoids):
         env.reset()
         return trajectory(env, 3)
 
-    np.testing.assert_array_equal(run(0.3), run(0.3))
-    np.testing.assert_array_equal(run(0.0), trajectory(humanoids, 3))
-    assert not np.array_equal(run(0.3)[0], run(0.0)[0])
-    np.testing.assert_array_equal(run(0.3)[1], run(0.3, seeds=(5, 1, 6))[1])
+    noisy, calm = run(0.3), trajectory(humanoids, 3)
+    np.testing.assert_array_equal(noisy[1], run(0.3, seeds=(5, 1, 6))[1])
+    np.testing.assert_array_equal(calm, run(0.0))
+    assert all(not np.array_equal(noisy[member], calm[member]) for member in range(3))
 
 
 def test_what_does_not_fit_is_refused(humanoids):

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float32, Float64, Shaped
 
 from cvaml.envs.generators import ActionNoise, LegacyGenerators
 from cvaml.envs.member import EPISODE_STEPS, load_task
-from cvaml.envs.vector import State, Step
+from cvaml.envs.vector import State, Step, check_state
 from cvaml.types import UserError
 
 TASKS = {
@@ -165,11 +165,7 @@ class DmcEnv:
 
     def restore(self, state: Mapping[str, Any]) -> Bool[np.ndarray, "S"]:
         """Continues from `state`; always possible here."""
-        if state["simulator"].shape != self._batch.state.shape:
-            raise UserError(
-                f"the stored state {state['simulator'].shape} does not fit "
-                f"{self.members} members of {self.tasks[0]} {self._batch.state.shape}"
-            )
+        check_state(state, self.state())
         self._batch.reset(stage=0)
         self._batch.state[:] = state["simulator"]
         self._obs, self._time = state["obs"].copy(), state["time"].copy()

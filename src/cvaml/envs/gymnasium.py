@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float32, Shaped
 
 from cvaml.envs import member
 from cvaml.envs.generators import ActionNoise, generator_words, set_generator_words
-from cvaml.envs.vector import State, Step, Task
+from cvaml.envs.vector import State, Step, Task, check_state
 from cvaml.types import UserError
 
 
@@ -123,11 +123,7 @@ class GymnasiumEnv:
 
     def restore(self, state: Mapping[str, Any]) -> Bool[np.ndarray, "S"]:
         """Replays the running episodes; where one does not come back, starts another, and warns."""
-        if state["obs"].shape != self._obs.shape:
-            raise UserError(
-                f"the stored state {state['obs'].shape} does not fit "
-                f"{self.members} members of {self.tasks[0]} {self._obs.shape}"
-            )
+        check_state(state, self.state(), growing="episode_actions")
         for generator, words in zip(self._generators, state["generator"], strict=True):
             set_generator_words(generator, words)
         self._noise.restore(state)

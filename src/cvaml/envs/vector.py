@@ -111,6 +111,26 @@ def make_env(
     return GymnasiumEnv(tasks, seeds, threads, action_noise, action_repeat)
 
 
+def check_state(stored: Mapping[str, Any], own: State, growing: str = "") -> None:
+    """Refuses a stored state of other members, sizes or precision than the environment's own.
+
+    Args:
+        stored: what `restore` was given.
+        own: what `state` returns now.
+        growing: the array whose second axis may have any length.
+    """
+    for name, array in own.items():
+        found: np.ndarray = np.asarray(stored.get(name, ()))
+        shape, expected = list(found.shape), list(array.shape)
+        if name == growing:
+            del shape[1:2], expected[1:2]
+        if shape != expected or found.dtype != array.dtype:
+            raise UserError(
+                f"the stored environment state does not fit: {name!r} is {found.dtype} "
+                f"{found.shape}, expected {array.dtype} {array.shape}"
+            )
+
+
 def _check(
     tasks: Sequence[Task],
     seeds: Sequence[int],
