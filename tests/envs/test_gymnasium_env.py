@@ -275,6 +275,15 @@ def test_workers_are_processes_without_jax_or_renderer(make):
     assert os.getpid() not in obs[:, 1]
 
 
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_workers_leave_signals_to_the_main_process(make, ending):
+    env = make(env_cases.Modules, [0, 1], threads=2)
+    env.reset()
+    for worker in env._workers:
+        worker._process.send_signal(ending)
+    assert act(env).obs.shape == (2, 3)
+
+
 def test_lambdas_and_closures_reach_a_worker(make):
     length = 2
     env = make(lambda: env_cases.Counter(length), [0], threads=1)

@@ -174,5 +174,5 @@ class DmcEnv:
         return np.ones(self.members, bool)
 
     def close(self) -> None:
-        """Frees the simulators; may be called twice."""
+        """Lets go of dm_control; the simulators end with this object."""
         self._reference.clear()

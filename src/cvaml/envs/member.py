@@ -223,7 +223,10 @@ class Block:
 
 def serve(pipe: Connection) -> None:
     """Answers calls of `Block`'s methods until the other end is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
+    # Ctrl-C, and a batch system's end of a job, reach all processes at once. The main process may
+    # still want to finish a step and write a checkpoint; when it ends, so does the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     block: Block | None = None
     while True:
         try:

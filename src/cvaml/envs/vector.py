@@ -104,10 +104,9 @@ def make_env(
     from cvaml.envs.dmc import TASKS, DmcEnv
     from cvaml.envs.gymnasium import GymnasiumEnv
 
-    if all(name in TASKS for name in tasks):
-        return DmcEnv(
-            [str(name) for name in tasks], seeds, threads, action_noise, action_repeat or 2
-        )
+    names = [name for name in tasks if isinstance(name, str) and name in TASKS]
+    if len(names) == len(seeds):
+        return DmcEnv(names, seeds, threads, action_noise, action_repeat or 2)
     return GymnasiumEnv(tasks, seeds, threads, action_noise, action_repeat)
 
 
