@@ -125,7 +125,13 @@ def test_an_episode_is_cut_off_and_goes_on_from_dm_controls_next_initial_state(m
     np.testing.assert_array_equal(last.obs[0], following.astype(np.float32))
     np.testing.assert_array_equal(env.obs, last.obs)
     np.testing.assert_array_equal(steps[0].obs, steps[0].final_obs)
-    assert not env.step(actions).truncated.any()
+    again = env.step(actions)  # nothing of the old episode is left in the simulator
+    for _ in range(2):
+        successor = reference.step(actions[0]).observation["observations"]
+    state = reference.physics.get_state(INTEGRATION)
+    np.testing.assert_array_equal(env.state()["simulator"][0], state)
+    np.testing.assert_allclose(again.obs[0], successor, atol=1e-6)
+    assert not again.truncated.any()
 
 
 @pytest.mark.parametrize(("action_repeat", "agent_steps"), [(1, 8), (2, 4), (3, 3)])
