@@ -121,7 +121,12 @@ def advance(rule: Rule, task: Task, state: FitState, window: int) -> tuple[FitSt
     return after, Movement(change, jnp.all(jnp.isfinite(after.values)))
 
 
-@partial(jax.jit, static_argnames=("rule", "window"))
+# One thread a program: a step is too small to split, and both cores run a block of their own.
+@partial(
+    jax.jit,
+    static_argnames=("rule", "window"),
+    compiler_options={"xla_cpu_multi_thread_eigen": False},
+)
 def advance_block(
     rule: Rule, tasks: Task, states: FitState, window: int
 ) -> tuple[FitState, Movement]:

@@ -196,9 +196,8 @@ def fast_gradients(
     logits = model.psi.T @ model.phi
     mass = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
     squares = jnp.square(values)
-    sums = mass @ jnp.stack([jnp.ones_like(values), values, squares], axis=1)
-    scale = 1 / sums[:, 0]
-    means, mean_squares = sums[:, 1] * scale, sums[:, 2] * scale
+    scale = 1 / jnp.sum(mass, axis=1)
+    means, mean_squares = (mass @ values) * scale, (mass @ squares) * scale
     ahead = backup(problem, problem.kernel @ values)
     targets = jnp.where(numbers.rewards > 0, ahead, values)
     errors = means - problem.kernel @ targets
