@@ -71,9 +71,9 @@ def diagnose_member(
     Returns:
         The metrics `vaml_error` to `latent_std` of the table.
     """
-    batch_key, noise_key = jax.random.split(key)
+    batch_key, look_key, noise_key = jax.random.split(key, 3)
     rows = sample_member(replay, batch_key, config.batch_size, config.sequence_length)
-    view = look(state.networks, state, rows, config)
+    view = look(state.networks, state, rows, look_key, config)
     metrics = {"latent_std": jnp.mean(jnp.std(view.z, axis=0))}
     if not config.variant.has_model:
         return metrics

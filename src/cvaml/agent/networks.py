@@ -194,6 +194,34 @@ class Networks(eqx.Module):
     actor: Actor
 
 
+class _Draws:
+    """Uniform numbers handed out in order from a single draw, which compiles once."""
+
+    def __init__(self, key: PRNGKeyArray, size: int) -> None:
+        self._numbers = jax.random.uniform(key, (size,), minval=-1.0)
+        self._used = 0
+
+    def take(self, *shape: int) -> Float[Array, "*s"]:
+        """The next numbers, in [-1, 1)."""
+        start, self._used = self._used, self._used + int(np.prod(shape))
+        return self._numbers[start : self._used].reshape(shape)
+
+    def linear(self, inputs: int, outputs: int, scale: float = 1.0) -> Linear:
+        """Weights and biases uniform in ±scale/sqrt(inputs)."""
+        bound = scale / float(np.sqrt(inputs))
+        return Linear(bound * self.take(inputs, outputs), bound * self.take(outputs))
+
+    def layer(self, inputs: int, outputs: int, actions: int = 0) -> Layer:
+        """A layer whose weights are scaled by the joint number of inputs."""
+        joint = self.linear(inputs + actions, outputs)
+        return Layer(
+            linear=Linear(joint.weight[:inputs], joint.bias),
+            action=joint.weight[inputs:] if actions else None,
+            scale=jnp.ones(outputs),
+            shift=jnp.zeros(outputs),
+        )
+
+
 def init_networks(
     key: PRNGKeyArray, config: AgentConfig, observation_size: int, action_size: int
 ) -> Networks:
@@ -204,44 +232,64 @@ def init_networks(
     """
     net = config.network
     width, latent = net.width, net.latent
-    keys = iter(jax.random.split(key, 16))
+    widest = max(width, latent, observation_size) + action_size
+    draws = _Draws(key, 14 * (widest + 1) * max(width, latent, net.bins))
     norm, group = net.latent_norm, net.simnorm_size
     share = (net.log_std_init - net.log_std_min) / (net.log_std_max - net.log_std_min)
-    log_std = _linear(next(keys), width, latent, 0.1)
-    log_std = eqx.tree_at(
-        lambda x: x.bias, log_std, jnp.full(latent, float(np.log(share / (1 - share))))
-    )
+    log_std = draws.linear(width, latent, 0.1)
+    log_std = Linear(log_std.weight, jnp.full(latent, float(np.log(share / (1 - share)))))
+    critics = [_critic(draws, net, action_size) for _ in range(2)]
     return Networks(
         encoder=Encoder(
-            _layer(next(keys), observation_size, width),
-            _linear(next(keys), width, latent),
-            norm,
-            group,
+            draws.layer(observation_size, width), draws.linear(width, latent), norm, group
         ),
         dynamics=Dynamics(
-            first=_layer(next(keys), latent, width, action_size),
-            second=_layer(next(keys), width, width),
-            mean=_linear(next(keys), width, latent),
+            first=draws.layer(latent, width, action_size),
+            second=draws.layer(width, width),
+            mean=draws.linear(width, latent),
             log_std=log_std,
-            reward_hidden=_layer(next(keys), width, width),
-            reward=_linear(next(keys), width, 1, 0.0),
+            reward_hidden=draws.layer(width, width),
+            reward=draws.linear(width, 1, 0.0),
             norm=norm,
             group=group,
             bounds=(net.log_std_min, net.log_std_max),
         ),
-        critics=jax.vmap(lambda k: _critic(k, net, action_size))(jax.random.split(next(keys))),
+        critics=jax.tree.map(lambda *both: jnp.stack(both), *critics),
         actor=Actor(
-            _layer(next(keys), latent, width),
-            _layer(next(keys), width, width),
-            _linear(next(keys), width, action_size, 0.1),
+            draws.layer(latent, width),
+            draws.layer(width, width),
+            draws.linear(width, action_size, 0.1),
         ),
     )
 
 
+@jax.custom_vjp
 def standardise(x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
     """Zero mean and unit variance over the last axis."""
+    return _standardise(x)[0]
+
+
+def _standardise(x: Float[Array, "*n d"]) -> tuple[Float[Array, "*n d"], Float[Array, "*n 1"]]:
     x = x - jnp.mean(x, axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + 1e-5)
+    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + 1e-5)
+    return x * inverse, inverse
+
+
+def _standardise_forward(x: Float[Array, "*n d"]) -> tuple[Array, tuple[Array, Array]]:
+    y, inverse = _standardise(x)
+    return y, (y, inverse)
+
+
+def _standardise_backward(
+    residuals: tuple[Array, Array], g: Float[Array, "*n d"]
+) -> tuple[Float[Array, "*n d"]]:
+    """The closed form: half the passes over memory that differentiating the statistics takes."""
+    y, inverse = residuals
+    along = y * jnp.mean(g * y, axis=-1, keepdims=True)
+    return (inverse * (g - jnp.mean(g, axis=-1, keepdims=True) - along),)
+
+
+standardise.defvjp(_standardise_forward, _standardise_backward)
 
 
 def mish(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -280,35 +328,13 @@ def _affine(
     return x * jnp.broadcast_to(scale, x.shape) + jnp.broadcast_to(shift, x.shape)
 
 
-def _linear(key: PRNGKeyArray, inputs: int, outputs: int, scale: float = 1.0) -> Linear:
-    bound = scale / np.sqrt(inputs)
-    keys = jax.random.split(key)
-    return Linear(
-        jax.random.uniform(keys[0], (inputs, outputs), minval=-bound, maxval=bound),
-        jax.random.uniform(keys[1], (outputs,), minval=-bound, maxval=bound),
-    )
-
-
-def _layer(key: PRNGKeyArray, inputs: int, outputs: int, actions: int = 0) -> Layer:
-    """A layer whose weights are scaled by the joint number of inputs."""
-    joint = _linear(key, inputs + actions, outputs)
-    return Layer(
-        linear=Linear(joint.weight[:inputs], joint.bias),
-        action=joint.weight[inputs:] if actions else None,
-        scale=jnp.ones(outputs),
-        shift=jnp.zeros(outputs),
-    )
-
-
-def _critic(key: PRNGKeyArray, net: NetworkConfig, actions: int) -> Critic:
-    keys = jax.random.split(key, 3)
+def _critic(draws: _Draws, net: NetworkConfig, actions: int) -> Critic:
     head = ValueHead.of(net)
-    out = _linear(keys[2], net.width, head.size, 0.0)
+    first, second = draws.layer(net.latent, net.width, actions), draws.layer(net.width, net.width)
+    out = draws.linear(net.width, head.size, 0.0)
     if head.bins:
         # All mass near zero: the histogram of the value 0, with a floor that keeps every bin
         # within reach of the gradient. The support is symmetric, so the floor decodes to 0.
-        zero = jnp.log(head.encode(jnp.zeros(1))[0] + np.exp(-net.value_prior))
+        zero = jnp.log(head.encode(jnp.zeros(1))[0] + float(np.exp(-net.value_prior)))
         out = Linear(out.weight, zero)
-    return Critic(
-        _layer(keys[0], net.latent, net.width, actions), _layer(keys[1], net.width, net.width), out
-    )
+    return Critic(first, second, out)

@@ -29,6 +29,15 @@ stop = jax.lax.stop_gradient
 Metrics = dict[str, Float[Array, ""]]
 
 
+class Imagined(NamedTuple):
+    """Model steps that replace the last real transitions of the critics' batch."""
+
+    reward: Float[Array, " n"]
+    successor: Float[Array, "n d"]
+    values: Float[Array, "2 n"]
+    """Of the successors, by both target critics."""
+
+
 class View(NamedTuple):
     """One batch as the networks see it, shared by all losses."""
 
@@ -38,12 +47,18 @@ class View(NamedTuple):
     masks: Masks
     z: Float[Array, "batch d"]
     """Encodings of the first states, with gradient."""
+    before_tanh: Float[Array, "batch a"]
+    """The actor's output there, with gradient to the actor only."""
     later: Float[Array, "batch T d"]
     """Encodings of the states after them, stopped."""
     later_values: Float[Array, "2 batch T"]
     """Their values by both target critics, stopped."""
+    imagined: Imagined
+    """On-policy steps of the model from the last states of the batch, stopped."""
     value_scale: Float[Array, ""]
+    """Unit of values in the losses."""
     reward_scale: Float[Array, ""]
+    """Unit of rewards in the losses."""
 
 
 class Statistics(NamedTuple):
@@ -58,7 +73,7 @@ class Statistics(NamedTuple):
 def normalise(
     observation: Float[Array, "*n o"], moments: Moments, config: AgentConfig
 ) -> Float[Array, "*n o"]:
-    """Observations in running standard deviations, at most 10 of them; unchanged if switched off."""
+    """Observations in running standard deviations, at most 10; unchanged if switched off."""
     if not config.network.observation_norm:
         return observation
     mean = jnp.broadcast_to(moments.mean, observation.shape)
@@ -95,10 +110,10 @@ def objective(
     Returns:
         The loss, its parts as metrics, and what the running scales learn from.
     """
-    view = look(networks, state, rows, config)
-    model_key, critic_key = jax.random.split(key)
+    look_key, model_key, noise_key = jax.random.split(key, 3)
+    view = look(networks, state, rows, look_key, config)
     model, model_metrics = model_loss(view, model_key, config)
-    critic, critic_metrics, td_target = critic_loss(view, critic_key, config)
+    critic, critic_metrics, td_target = critic_loss(view, noise_key, config)
     actor, actor_metrics, q = actor_loss(view, config)
     reached = view.masks.exists[:, 1].astype(jnp.float32)
     ones = jnp.ones_like(reached)
@@ -112,11 +127,22 @@ def objective(
     return total, (model_metrics | critic_metrics | actor_metrics, statistics)
 
 
-def look(networks: Networks, state: AgentState, rows: Rows, config: AgentConfig) -> View:
-    """Encodes a batch and evaluates its later states."""
-    head = ValueHead.of(config.network)
+def look(
+    networks: Networks, state: AgentState, rows: Rows, key: PRNGKeyArray, config: AgentConfig
+) -> View:
+    """Encodes a batch, steps the model on-policy, and evaluates all later states at once."""
     observation = normalise(rows.observation, state.scales.observation, config)
+    z = networks.encoder(observation[:, 0])
     later = stop(networks.encoder(observation[:, 1:]))
+    before_tanh = networks.actor(stop(z))
+    batch, steps = later.shape[:2]
+    imagined = round((1 - config.real_fraction) * batch) if config.variant.has_model else 0
+    start = stop(z[batch - imagined :])
+    step = stop(networks.dynamics(start, jnp.tanh(before_tanh[batch - imagined :])))
+    successor = sample(step, jax.random.normal(key, start.shape), config.stochastic)
+    evaluated = jnp.concatenate([later.reshape(batch * steps, -1), successor])
+    head = ValueHead.of(config.network)
+    values = stop(state_values(state.target_critics, networks.actor, evaluated, head))
     running = config.loss.value_scale == "running"
     # The floor of 1 keeps raw units while values are small: dividing by a small standard
     # deviation would let the value-aware loss drown the others before values mean anything.
@@ -129,9 +155,11 @@ def look(networks: Networks, state: AgentState, rows: Rows, config: AgentConfig)
         state=state,
         rows=rows,
         masks=sequence_masks(rows),
-        z=networks.encoder(observation[:, 0]),
+        z=z,
+        before_tanh=before_tanh,
         later=later,
-        later_values=stop(state_values(state.target_critics, networks.actor, later, head)),
+        later_values=values[:, : batch * steps].reshape(2, batch, steps),
+        imagined=Imagined(step.reward, successor, values[:, batch * steps :]),
         value_scale=value_scale,
         reward_scale=reward_scale,
     )
@@ -237,29 +265,17 @@ def critic_loss(
         The loss, metrics, and the targets.
     """
     head = ValueHead.of(config.network)
-    networks, rows = view.networks, view.rows
-    batch = view.z.shape[0]
-    real = round(config.real_fraction * batch) if config.variant.has_model else batch
-    noise_key, smoothing_key = jax.random.split(key)
-    z, action, reward = view.z, rows.action[:, 0], rows.reward[:, 0]
-    successor, discount = view.later[:, 0], config.discount * (1.0 - rows.terminated[:, 0])
-    if real < batch:
-        start = stop(view.z[real:])
-        on_policy = stop(jnp.tanh(networks.actor(start)))
-        imagined = stop(networks.dynamics(start, on_policy))
-        noise = jax.random.normal(noise_key, start.shape)
-        z = jnp.concatenate([z[:real], start])
-        action = jnp.concatenate([action[:real], on_policy])
-        reward = jnp.concatenate([reward[:real], imagined.reward])
-        drawn = sample(imagined, noise, config.stochastic)
-        successor = jnp.concatenate([successor[:real], drawn])
-        discount = jnp.concatenate([discount[:real], jnp.full(batch - real, config.discount)])
-    next_action = jnp.tanh(networks.actor(successor))
+    networks, rows, imagined = view.networks, view.rows, view.imagined
+    real = view.z.shape[0] - imagined.reward.shape[0]
+    z = jnp.concatenate([view.z[:real], stop(view.z[real:])])
+    on_policy = stop(jnp.tanh(view.before_tanh[real:]))
+    action = jnp.concatenate([rows.action[:real, 0], on_policy])
+    reward = jnp.concatenate([rows.reward[:real, 0], imagined.reward])
+    discount = config.discount * (1.0 - rows.terminated[:, 0].at[real:].set(False))
+    next_values = jnp.concatenate([view.later_values[:, :real, 0], imagined.values], axis=1)
     if config.loss.target_noise > 0:
-        limit = config.loss.target_noise_clip
-        smoothing = config.loss.target_noise * jax.random.normal(smoothing_key, action.shape)
-        next_action = jnp.clip(next_action + jnp.clip(smoothing, -limit, limit), -1, 1)
-    next_values = q_values(view.state.target_critics, successor, next_action, head)
+        successor = jnp.concatenate([view.later[:real, 0], imagined.successor])
+        next_values = _smoothed_values(view, successor, key, config)
     target = stop(reward + discount * jnp.min(next_values, axis=0))
     outputs = jax.vmap(lambda critic: critic(z, action))(networks.critics)
     losses = jax.vmap(head.loss, in_axes=(0, None, None))(outputs, target, view.value_scale)
@@ -278,6 +294,17 @@ def critic_loss(
     return loss, stop(metrics), target[:real]
 
 
+def _smoothed_values(
+    view: View, z: Float[Array, "batch d"], key: PRNGKeyArray, config: AgentConfig
+) -> Float[Array, "2 batch"]:
+    """Values by the target critics at the actor's action plus clipped noise (TD3)."""
+    action = jnp.tanh(view.networks.actor(z))
+    limit = config.loss.target_noise_clip
+    noise = config.loss.target_noise * jax.random.normal(key, action.shape)
+    action = jnp.clip(action + jnp.clip(noise, -limit, limit), -1, 1)
+    return q_values(view.state.target_critics, z, action, ValueHead.of(config.network))
+
+
 def actor_loss(
     view: View, config: AgentConfig
 ) -> tuple[Float[Array, ""], Metrics, Float[Array, " batch"]]:
@@ -287,8 +314,7 @@ def actor_loss(
     Returns:
         The loss, metrics, and the values of the actions.
     """
-    z = stop(view.z)
-    before = view.networks.actor(z)
+    z, before = stop(view.z), view.before_tanh
     action = jnp.tanh(before)
     values = q_values(stop(view.networks.critics), z, action, ValueHead.of(config.network))
     q = jnp.mean(values, axis=0)

@@ -95,15 +95,20 @@ class AgentState(eqx.Module):
 
 
 def optimisers(config: AgentConfig) -> dict[str, optax.GradientTransformation]:
-    """Clipping and Adam without its learning rate, for each part of the networks."""
+    """Clipping and Adam without its learning rate, for each part of the networks.
+
+    Each part is one flat vector to its optimiser: one kernel instead of one per weight matrix.
+    """
     optim = config.optim
-    epsilon = {"encoder": 0, "dynamics": 0, "critics": 0, "actor": 1}
+    epsilons = dict.fromkeys(("encoder", "dynamics", "critics"), optim.epsilon)
     return {
-        name: optax.chain(
-            optax.clip_by_global_norm(optim.clip),
-            optax.scale_by_adam(eps=optim.actor_epsilon if actor else optim.epsilon),
+        name: optax.flatten(
+            optax.chain(
+                optax.clip_by_global_norm(optim.clip),
+                optax.scale_by_adam(eps=epsilon),
+            )
         )
-        for name, actor in epsilon.items()
+        for name, epsilon in (epsilons | {"actor": optim.actor_epsilon}).items()
     }
 
 

@@ -1,4 +1,4 @@
-"""One gradient step of one member: sample, differentiate, step four optimisers, move the targets."""
+"""One gradient step of one member: sample, differentiate, four optimisers, target critics."""
 
 import jax
 import jax.numpy as jnp
