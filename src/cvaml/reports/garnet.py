@@ -191,7 +191,7 @@ def panels(values: pd.Series) -> list[float]:
     """Up to three of the values, spread evenly over those present."""
     distinct = sorted(values.unique())
     index = np.unique(np.round(np.linspace(0, len(distinct) - 1, 3)).astype(int))
-    return [distinct[i] for i in index]
+    return [float(distinct[i]) for i in index]
 
 
 def cell(

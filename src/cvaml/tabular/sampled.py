@@ -91,10 +91,10 @@ def sampled(variant: Variant) -> Rule:
         v = values[draws]
         weights, slopes = jax.vmap(row_weights, in_axes=(1, 0), out_axes=1)(v, targets[first])
         states = jnp.arange(values.shape[0])
-        landed = (draws[:, :, None] == states).astype(p.dtype)
+        landed = (draws[:, :, None] == states[None, None]).astype(p.dtype)
         of_logits = jnp.einsum("kl,kli->li", weights, landed) - weights.sum(axis=0)[:, None] * p
         if variant.kl:
-            of_logits += variant.kl * (p - (first[:, None] == states))
+            of_logits += variant.kl * (p - (first[:, None] == states[None]))
         of_values = jnp.zeros_like(values)
         if variant.trains_value:
             of_values = jnp.einsum("kl,kli->i", slopes, landed)
