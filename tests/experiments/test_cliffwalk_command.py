@@ -89,15 +89,20 @@ def test_another_loss_changes_the_study(table, monkeypatch):
 
 
 def test_which_losses_run():
-    found = chosen_losses(("mle", "vaml-1-0", "cvaml-1-0", "printed-1-0"), (1, 4, 8))
+    found = chosen_losses(("mle", "vaml-1-1+td", "cvaml-1-0", "printed-1-0"), (1, 4))
     assert found == (
-        ("mle", 1), ("vaml-1-0", 1), ("vaml-1-0", 4), ("vaml-1-0", 8), ("cvaml-1-0", 4),
-        ("printed-1-0", 4), ("printed-1-0", 8),
+        ("mle", 1), ("vaml-1-1+td", 1), ("vaml-1-1+td", 4), ("cvaml-1-0", 4), ("printed-1-0", 4),
     )  # fmt: skip
-    assert chosen_losses(("cvaml-1-1", "vaml-1-1+td"), (1,)) == (
-        ("cvaml-1-1", 4),
-        ("vaml-1-1+td", 1),
-    )
+
+
+def test_sampled_mode_draws_and_learns():
+    """Draws differ from expectations and by seed, and lead to a better policy all the same."""
+    settings = {"variants": ("cvaml-1-0",), "k": (4,), "iterations": 2, "steps": 120}
+    exact, drawn = (run_cell(only(mode=mode, **settings)) for mode in ("exact", "sampled"))
+    assert not np.array_equal(exact.value_error[1:], drawn.value_error[1:])
+    last = drawn[drawn.iteration == 2]
+    assert last.value_error.nunique() == 2
+    assert (last["return"] > -14).all()
 
 
 def test_a_cell_is_the_same_in_every_study():
@@ -183,6 +188,8 @@ def test_a_cell_that_fails_stops_the_command(tmp_path, monkeypatch):
         ({"variants": ("td3",)}, "does not fit"),
         ({"variants": ("cvaml-1-0+noaux",)}, "does not fit"),
         ({"k": (0,)}, "--k must be at least 1"),
+        ({"k": (1,)}, "variant 'cvaml-1-0' needs a --k of at least 2"),
+        ({"variants": ("vaml-2-1",), "mode": "sampled"}, "the sampled mode needs m = 1"),
         ({"seeds": 0}, "--seeds must be at least 1"),
         ({"iterations": 0}, "--iterations must be at least 1"),
         ({"steps": -5}, "--steps must be at least 1"),

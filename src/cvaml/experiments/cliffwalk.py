@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from cvaml.types import UserError
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from cvaml.losses import Variant
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 BLOCK = 64
 """Fits that run in one program; a block that is not full is padded, so its numbers never depend
 on how many there are."""
+
+FINAL_STEP = 0.02
+"""What is left of the step sizes at the last step of the sampled mode."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,10 @@ class Config:
     variants: tuple[str, ...] = ("mle", "vaml-1-0", "cvaml-1-0", "vaml-1-1", "cvaml-1-1")
     """Losses by name, for instance cvaml-1-1+td; see the page on losses."""
     k: tuple[int, ...] = (1, 4)
-    """Model samples: uncorrected losses run with each, the others where k makes a difference."""
+    """Model samples: each variant runs with every k it can use. A corrected loss skips k = 1;
+    mle draws none and runs once."""
+    mode: Literal["exact", "sampled"] = "exact"
+    """Expectations in closed form, or k draws with real successors and decaying steps."""
     seeds: int = 32
     """Initialisations of the model."""
     iterations: int = 12
@@ -76,6 +81,7 @@ class Cell:
     steps: int
     gamma: float
     spread: float
+    mode: Literal["exact", "sampled"]
     model_step: float
     value_step: float
     cliff: Literal["reset", "end"]
@@ -143,7 +149,7 @@ def cells(config: Config) -> list[Cell]:
     shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     own = {field.name for field in dataclasses.fields(Cell)} - {"variants"}
     shared = {name: value for name, value in shared.items() if name in own}
-    losses = chosen_losses(config.variants, config.k)
+    losses = chosen_losses(config.variants, config.k, config.mode)
     # Neighbours differ in rank, so that two workers compile two programs, not one twice.
     return [
         Cell(rank=rank, temp=temp, variants=losses, **shared)
@@ -152,32 +158,30 @@ def cells(config: Config) -> list[Cell]:
     ]
 
 
-def chosen_losses(names: tuple[str, ...], ks: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
-    """Every loss with every k that gives it another expectation.
-
-    The expected loss of an unbiased correction is the same for every k >= 2, and a likelihood
-    has no k: those enter once.
+def chosen_losses(
+    names: tuple[str, ...], ks: tuple[int, ...], mode: Literal["exact", "sampled"] = "exact"
+) -> tuple[tuple[str, int], ...]:
+    """Every variant with every k it can use.
 
     Raises:
-        UserError: a variant is unknown or unfit, or a k is out of its range.
+        UserError: a variant is unknown or unfit, or no k is in its range.
     """
     from cvaml.losses import fit_variant
+    from cvaml.tabular.study import rule_of
 
     if min(ks) < 1:
         raise UserError(f"--k must be at least 1, got {min(ks)}")
     found = []
     for name in names:
         default = fit_variant(name, "tabular")
-        enough = [k for k in ks if k >= 2]
-        if default.expected is None:
-            own = [default.k]
-        elif default.correction == "none":
-            own = list(ks)
-        elif default.correction == "unbiased":
-            own = enough[:1] or [default.k]
-        else:
-            own = enough or [default.k]
-        found += [(name, k) for k in own]
+        usable = ks if default.correction == "none" else tuple(k for k in ks if k >= 2)
+        if default.loss is None:
+            usable = (default.k,)
+        if not usable:
+            raise UserError(f"variant {name!r} needs a --k of at least 2, got {ks}")
+        for k in usable:
+            rule_of(fit_variant(name, "tabular", k), mode)  # refuses what a mode cannot do
+            found.append((name, k))
     return tuple(found)
 
 
@@ -198,15 +202,16 @@ def run_cell(cell: Cell, after: Callable[[], None] = lambda: None) -> "pd.DataFr
     import pandas as pd
 
     from cvaml.tabular.cliffwalk import cliff_cells, cliffwalk, start_cell
-    from cvaml.tabular.control import exact_values, iterate_policies, rule_for
+    from cvaml.tabular.control import exact_values, iterate_policies
     from cvaml.tabular.mdp import optimal_value
+    from cvaml.tabular.study import rule_of
 
     mdp = cliffwalk(cell.temp, cell.gamma, cell.cliff)
     counted = (mdp.continues > 0) & ~cliff_cells()
     tables = []
     for block in blocks(cell):
         iterates = iterate_policies(
-            rule_for(block[0].loss),
+            rule_of(block[0].loss, cell.mode),
             *_stacked(cell, mdp, block),
             cell.iterations,
             cell.steps,
@@ -248,12 +253,13 @@ class Fit(NamedTuple):
 def blocks(cell: Cell) -> list[list[Fit]]:
     """The fits of a cell in blocks of one program each: losses with the same gradient rule."""
     from cvaml.losses import fit_variant
-    from cvaml.tabular.control import rule_for
+    from cvaml.tabular.study import rule_of
 
     by_rule: dict[object, list[Fit]] = {}
     for name, k in cell.variants:
         loss = fit_variant(name, "tabular", k)
-        by_rule.setdefault(rule_for(loss), []).extend(Fit(loss, s) for s in range(cell.seeds))
+        fits = [Fit(loss, seed) for seed in range(cell.seeds)]
+        by_rule.setdefault(rule_of(loss, cell.mode), []).extend(fits)
     return [
         fits[first : first + BLOCK]
         for fits in by_rule.values()
@@ -263,14 +269,18 @@ def blocks(cell: Cell) -> list[list[Fit]]:
 
 def _stacked(cell: Cell, mdp: "FiniteMDP", block: list[Fit]) -> "tuple[Task, FitState]":
     """Tasks and start of a block, filled up with copies of its last fit."""
-    import jax
     import numpy as np
 
+    from cvaml.tabular.blocks import stack
     from cvaml.tabular.fit import Steps, Task, init_fit
     from cvaml.tabular.lowrank import draw_model
     from cvaml.tabular.objective import as_problem, coefficients
 
-    sizes = Steps(*(np.float32(size) for size in (cell.model_step, cell.value_step, 1, 1)))
+    # Draws never settle, so their steps decay to the last one of the study.
+    final = 1.0 if cell.mode == "exact" else FINAL_STEP
+    total = cell.steps * (1 if cell.fresh else cell.iterations)
+    numbers = (cell.model_step, cell.value_step, final, total)
+    sizes = Steps(*(np.float32(number) for number in numbers))
     problem = as_problem(mdp)
     tasks, starts = [], []
     for fit in [*block, *block[-1:] * (BLOCK - len(block))]:
@@ -281,10 +291,14 @@ def _stacked(cell: Cell, mdp: "FiniteMDP", block: list[Fit]) -> "tuple[Task, Fit
         starts.append(init_fit(model, mdp.states))
         tasks.append(Task(problem, coefficients(fit.loss), sizes, np.uint32(fit.seed)))
 
-    def stack(*leaves: "np.ndarray") -> "np.ndarray":
-        return np.stack(leaves)
+    return stack(tasks), stack(starts)
 
-    return jax.tree.map(stack, *tasks), jax.tree.map(stack, *starts)
+
+def _cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def shard(cell: Cell) -> str:
@@ -329,7 +343,7 @@ def _run_missing(folder: "RunFolder", todo: list[Cell]) -> None:
 
         folder.write_table(shard(cell), run_cell(cell, after))
 
-    with progress, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with progress, ThreadPoolExecutor(_cores()) as pool:
         running = [pool.submit(run, cell) for cell in left]
         try:
             for future in as_completed(running):

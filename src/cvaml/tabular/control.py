@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from cvaml.losses import Variant
 from cvaml.tabular.fit import FitState, Task, advance_block
 from cvaml.tabular.lowrank import LowRank, kernel, log_kernel
 from cvaml.tabular.mdp import FiniteMDP
-from cvaml.tabular.objective import Problem, Rule, autodiff, fast_gradients, has_fast_path
+from cvaml.tabular.objective import Problem, Rule
 
 Improvement = Literal["model", "environment"]
 
@@ -27,11 +26,6 @@ class Iterate(NamedTuple):
     """V learned while the policy before it was evaluated; 0 for the first."""
     entropy: Float[Any, " block"]
     """Mean entropy of the model's rows after that evaluation, in nats."""
-
-
-def rule_for(variant: Variant) -> Rule:
-    """The gradient of a variant: the closed form where it is the right one, else autodiff."""
-    return fast_gradients if has_fast_path(variant) else autodiff(variant)
 
 
 def iterate_policies(
