@@ -16,6 +16,7 @@ COMMANDS = {
     "calibration": ("cvaml.experiments.calibration", "Recompute the paper's theory as numbers."),
     "train": ("cvaml.experiments.train", "Train a population of agents, or go on with one."),
     "garnet": ("cvaml.experiments.garnet", "Value error of low-rank models on random chains."),
+    "garnet-tune": ("cvaml.experiments.garnet_tune", "Sweep the step sizes of the garnet study."),
     "cliffwalk": ("cvaml.experiments.cliffwalk", "Control with low-rank models on a cliff."),
     "runs": ("cvaml.experiments.runs", "List, show or export runs."),
     "report": ("cvaml.experiments.report", "Build one page and figures from run folders."),
