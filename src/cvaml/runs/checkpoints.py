@@ -39,7 +39,10 @@ class CheckpointError(RuntimeError):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of growing data, all arrays with the rows in front."""
+    """Rows of growing data, all arrays with the rows in front.
+
+    Where chunks overlap, the later one holds.
+    """
 
     start: int
     """Number of the first of these rows since the beginning of the run."""
@@ -56,8 +59,6 @@ class Written:
     step: int
     bytes: int
     seconds: float
-    blocked_s: float
-    """How long the caller had to wait."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,11 @@ class Checkpoints:
         Raises:
             CheckpointError: the checkpoint before could not be written.
         """
-        start = time.monotonic()
         self.wait()
         if step in self.steps():  # right after a resume: the very same state
             return
-        blocked = time.monotonic() - start
-        self._thread = threading.Thread(
-            target=self._guarded_write, args=(step, arrays, meta, rows, blocked)
-        )
+        arguments = (step, arrays, meta, rows)
+        self._thread = threading.Thread(target=self._guarded_write, args=arguments)
         self._thread.start()
 
     def wait(self) -> None:
@@ -153,15 +151,29 @@ class Checkpoints:
         self._drop_chunks([])
         return None
 
+    def read_newest(self) -> Restored:
+        """The newest whole checkpoint without its rows; deletes nothing, so anyone may call it.
+
+        Raises:
+            CheckpointError: there is none.
+        """
+        for attempt in range(3):  # a running program may delete what we are about to read
+            for step in reversed(self.steps()):
+                try:
+                    return self._read(step, with_rows=False)
+                except (BrokenFileError, OSError, ValueError, KeyError):
+                    continue
+            time.sleep(attempt)
+        raise CheckpointError(f"there is no whole checkpoint in {self.path}")
+
     def _guarded_write(self, *arguments: Any) -> None:
         try:
-            self._written.append(self._write(*arguments))
+            done = self._write(*arguments)  # before the list is looked up: `written` replaces it
+            self._written.append(done)
         except BaseException as error:  # handed to the main thread by `wait`
             self._error = error
 
-    def _write(
-        self, step: int, arrays: Arrays, meta: dict[str, Any], rows: Rows | None, blocked: float
-    ) -> Written:
+    def _write(self, step: int, arrays: Arrays, meta: dict[str, Any], rows: Rows | None) -> Written:
         start = time.monotonic()
         chunks = self._chunks_before(rows)
         needed = sum(a.nbytes for a in arrays.values())
@@ -184,19 +196,19 @@ class Checkpoints:
         for old in self.steps()[:-_KEPT]:
             shutil.rmtree(self.path / f"{old:010}")
         self._drop_chunks([*self._needed_by_kept()])
-        return Written(step, size, time.monotonic() - start, blocked)
+        return Written(step, size, time.monotonic() - start)
 
     def _finished(self, name: str) -> "_Whole":
         return _Whole(self.path, name)
 
     def _chunks_before(self, rows: Rows | None) -> list[str]:
-        """The chunks that hold rows before these, without the overwritten ones."""
+        """The chunks written before these rows, without the overwritten ones."""
         if rows is None:
             return []
         found = sorted(f"rows/{p.name}" for p in (self.path / "rows").glob("[0-9]*-*"))
-        kept = [c for c in found if _bounds(c)[1] <= rows.start and _bounds(c)[1] > rows.oldest]
-        end = min(rows.oldest, rows.start) if not kept else _bounds(kept[-1])[1]
-        if end != rows.start and rows.start > rows.oldest:
+        kept = [chunk for chunk in found if _bounds(chunk)[1] > rows.oldest]
+        end = max([rows.oldest, *(_bounds(chunk)[1] for chunk in kept)])
+        if rows.start > end:
             raise ValueError(f"rows from {end} to {rows.start} are in no chunk")
         return kept
 
@@ -213,12 +225,12 @@ class Checkpoints:
         for path in [*self.path.glob(f"{_TEMPORARY}*"), *self.path.glob(f"rows/{_TEMPORARY}*")]:
             shutil.rmtree(path)
 
-    def _read(self, step: int) -> Restored:
+    def _read(self, step: int, with_rows: bool = True) -> Restored:
         folder = self.path / f"{step:010}"
         check_manifest(folder)
         meta = json.loads((folder / "meta.json").read_text())
         rows = []
-        for chunk in meta["chunks"]:
+        for chunk in meta["chunks"] if with_rows else ():
             check_manifest(self.path / chunk)
             rows.append(Rows(_bounds(chunk)[0], load_arrays(self.path / chunk / "arrays")))
         return Restored(step, load_arrays(folder / "arrays"), meta, tuple(rows))

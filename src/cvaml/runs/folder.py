@@ -51,9 +51,7 @@ class RunFolder:
             # hidden files are what a kill during this very step may have left
             if any(not found.name.startswith(".") for found in folder.path.iterdir()):
                 raise UserError(f"{path} is not empty and not a run folder; choose another --out")
-            folder.write_json(
-                "config.json", {"study": study, "settings": settings, **_provenance()}
-            )
+            folder.write_json("config.json", {"study": study, "settings": settings, **provenance()})
             return folder
         found = folder.read_json("config.json")
         if found.get("study") != study:
@@ -127,7 +125,7 @@ def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     ]
 
 
-def _provenance() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """Package versions, Python and, in a checkout, the commit."""
     versions = {}
     for package in _PACKAGES:

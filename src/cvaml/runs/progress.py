@@ -47,6 +47,11 @@ class Progress:
             self.last = now
             print(self.line(now - self.start, note), file=sys.stderr, flush=True)
 
+    def due(self) -> bool:
+        """Whether the next `advance` will show something, so that a costly note is worth it."""
+        near_end = self.done + 1 >= self.total
+        return not self.plain or near_end or time.monotonic() - self.last >= self.every_s
+
     def say(self, text: str) -> None:
         """Prints a line of its own without breaking the bar."""
         tqdm.write(text, file=sys.stderr)

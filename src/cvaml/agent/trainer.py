@@ -1,0 +1,283 @@
+"""The state of a training run and what one agent step does to it."""
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from cvaml.agent import population
+from cvaml.agent.snapshot import end_episodes, new_rows, with_rows
+from cvaml.agent.state import Spec
+from cvaml.agent.sums import Sums, add_metrics, first_bad, means
+from cvaml.agent.train_config import TrainConfig
+from cvaml.envs import Step, VectorEnv
+from cvaml.envs.generators import generator_words, set_generator_words
+from cvaml.runs.arrays import host_copy, restore_like
+from cvaml.runs.checkpoints import Restored, Rows
+
+ROWS_PER_END = 100
+"""Replay has a row to spare for every so many steps, since an episode's end takes one."""
+TIMED_EVERY = 50
+"""Agent steps between those whose parts are timed one after the other, which needs waiting."""
+
+
+class Keys(NamedTuple):
+    """Keys of the members by purpose, [S] each; functions of the members' seeds alone."""
+
+    init: PRNGKeyArray
+    act: PRNGKeyArray
+    update: PRNGKeyArray
+    diagnose: PRNGKeyArray
+    evaluate: PRNGKeyArray
+
+
+class Transition(NamedTuple):
+    """One step of all members on its way into the replay."""
+
+    observation: np.ndarray
+    action: np.ndarray
+    outcome: Step
+
+
+def member_keys(seeds: tuple[int, ...]) -> Keys:
+    """The keys of members with these seeds."""
+    each = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+    fold = jax.vmap(jax.random.fold_in, in_axes=(0, None))
+    return Keys(*(fold(each, purpose) for purpose in range(len(Keys._fields))))
+
+
+class Trainer:
+    """Acts, steps the environments, stores and learns.
+
+    While the environments step, a second thread starts the update on the data before: dispatching
+    it takes milliseconds on an accelerator, in which physics would otherwise stand still.
+    """
+
+    def __init__(self, config: TrainConfig, env: VectorEnv) -> None:
+        """A population before its first step."""
+        self.config, self.env = config, env
+        self.spec = Spec(env.observation_size, env.action_size)
+        members = len(config.tasks)
+        devices = _devices(members)
+        steps = min(config.replay_steps or config.agent_steps, config.agent_steps)
+        capacity = max(
+            population.replay_rows(steps, ROWS_PER_END), config.agent.sequence_length + 2
+        )
+        keys = member_keys(config.seeds)
+        state = population.init_population(
+            keys.init, config.agent, self.spec, config.member_settings
+        )
+        # Numbers that came out of literals are typed weakly, which would compile all of it twice.
+        state = jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), state)
+        replay = population.init_replay(self.spec, members, capacity, devices=len(devices))
+        if len(devices) > 1:
+            state, replay, keys = (population.shard(x, devices) for x in (state, replay, keys))
+        self.state, self.replay, self.keys = state, replay, keys
+        self.sums: Sums = {}
+        self.seconds = {"physics": 0.0, "planning": 0.0, "update": 0.0}
+        self.step_count = self.updates = 0
+        self._generators = [np.random.default_rng([seed, 0xAC7]) for seed in config.seeds]
+        self._rows = np.zeros(members, np.int64)
+        self._rows_stored = np.zeros(members, np.int64)
+        self.counters: dict[str, np.ndarray] = {
+            name: np.zeros(members)
+            for name in ("return", "returns", "episodes", "physics_errors", "restarts")
+        }
+        self._pending: Transition | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="update")
+        self._obs = env.obs
+
+    @property
+    def learns(self) -> bool:
+        """Whether the random phase is over and the replay holds a whole sequence."""
+        agent = self.config.agent
+        return self.step_count >= max(agent.random_steps, agent.sequence_length)
+
+    def advance(self) -> None:
+        """One agent step of all members."""
+        timed = self.learns and self.step_count % TIMED_EVERY == 0
+        start = self._now(timed)
+        planned = None
+        if self.learns:
+            acting, planned = population.act(
+                self.state,
+                self._obs,
+                self.keys.act,
+                self.config.agent,
+                explore=True,
+                step=self.step_count,
+            )
+            action = np.asarray(acting)
+        else:
+            shape = self.spec.action_size
+            drawn = [generator.uniform(-1, 1, shape) for generator in self._generators]
+            action = np.stack(drawn).astype(np.float32)
+        acted = time.perf_counter()
+        learning: Future[None] = self._thread.submit(self._learn, planned)
+        if timed:
+            learning.result()
+            learned = self._now(timed)
+        outcome = self.env.step(action)
+        if timed:
+            self.seconds["planning"] += acted - start
+            self.seconds["update"] += learned - acted
+            self.seconds["physics"] += time.perf_counter() - learned
+        learning.result()
+        self._pending = Transition(self._obs, action, outcome)
+        self._count(outcome)
+        self._obs = outcome.obs
+        self.step_count += 1
+
+    def read_sums(self) -> dict[str, np.ndarray]:
+        """The means of the metrics since the last call, [S] each; starts the next block."""
+        sums, self.sums = jax.device_get(self.sums), {}
+        counters = self.counters
+        episodes = counters["episodes"]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            returns = counters["returns"] / episodes  # NaN where no episode ended
+        counters["returns"], counters["episodes"] = np.zeros_like(returns), np.zeros_like(returns)
+        found = means(sums) | {"train_return": returns}
+        if self.updates:
+            keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(
+                self.keys.diagnose, self.step_count
+            )
+            self.flush()
+            costly = population.diagnose(self.state, self.replay, keys, self.config.agent)
+            found |= jax.device_get(costly)
+        totals = {name: counters[name] for name in ("physics_errors", "restarts")}
+        return found | {name: np.array(total) for name, total in totals.items()}
+
+    def problem(self) -> str:
+        """Which member's which loss was not finite and when; empty if all were."""
+        found = first_bad(jax.device_get(self.sums))
+        if found is None:
+            return ""
+        update, member, name = found
+        return (
+            f"{name} of member {member} ({self.env.tasks[member]}, seed "
+            f"{self.config.seeds[member]}) is not finite at update {update}, agent step "
+            f"{self.step_count}"
+        )
+
+    def flush(self) -> None:
+        """Brings the newest transition into the replay now; the next update finds it there."""
+        if self._pending is not None:
+            seen, action, outcome = self._pending
+            self.replay = population.add(
+                self.replay,
+                seen,
+                action,
+                outcome.reward,
+                outcome.terminated,
+                outcome.truncated,
+                outcome.final_obs,
+            )
+            self._rows += 1 + (outcome.terminated | outcome.truncated)
+            self._pending = None
+
+    def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any], Rows | None]:
+        """Copies of all of it: arrays, plain values, the replay's rows since the last snapshot."""
+        self.flush()
+        arrays = host_copy(self._tree())
+        arrays |= _prefixed("env/", self.env.state()) | _prefixed("counter/", self.counters)
+        arrays |= _prefixed("sums/", host_copy_flat(self.sums))
+        meta = {
+            "spec": list(self.spec),
+            "agent_step": self.step_count,
+            "updates": self.updates,
+            "seconds": self.seconds,
+            "rows": self._rows.tolist(),
+        }
+        rows = new_rows(self.replay, self._rows_stored, self._rows)
+        self._rows_stored = self._rows.copy()
+        return arrays, meta, rows
+
+    def restore(self, found: Restored) -> None:
+        """Goes on where a snapshot was taken."""
+        restored = restore_like(self._tree(), found.arrays)
+        self.state, self.keys = restored["state"], restored["keys"]
+        counters = dict(zip(("current_index", "is_full"), restored["replay"], strict=True))
+        self.replay = with_rows(self.replay.replace(**counters), found.rows)
+        for generator, words in zip(self._generators, restored["generators"], strict=True):
+            set_generator_words(generator, words)
+        self.counters = _unprefixed("counter/", found.arrays)
+        self.sums = {k: jnp.array(v) for k, v in _unprefixed("sums/", found.arrays).items()}
+        meta = found.meta
+        self.step_count, self.updates = meta["agent_step"], meta["updates"]
+        self.seconds = meta["seconds"]
+        self._rows = np.array(meta["rows"], np.int64)
+        self._rows_stored = self._rows.copy()
+        lost = ~self.env.restore(_unprefixed("env/", found.arrays))
+        if lost.any():
+            self.replay = end_episodes(self.replay, lost)
+            self._rows += lost
+            self.counters["return"][lost] = 0
+            self.counters["restarts"] += lost
+        self._obs = self.env.obs
+
+    def close(self) -> None:
+        """Waits for the update in progress."""
+        self._thread.shutdown()
+
+    def _tree(self) -> dict[str, Any]:
+        """What has a fixed shape; the replay's rows go their own way."""
+        return {
+            "state": self.state,
+            "keys": self.keys,
+            "replay": (self.replay.current_index, self.replay.is_full),
+            "generators": np.stack([generator_words(g) for g in self._generators]),
+        }
+
+    def _learn(self, planned: Mapping[str, Float[jax.Array, " S"]] | None) -> None:
+        """In the second thread: stores the step before, then updates on what is stored."""
+        self.flush()
+        if planned is None:
+            return
+        agent = self.config.agent
+        self.state, metrics = population.update(
+            self.state, self.replay, self.keys.update, agent, agent.updates_per_step
+        )
+        self.updates += agent.updates_per_step
+        self.sums = add_metrics(self.sums, {**metrics, **planned}, jnp.int32(self.updates))
+
+    def _count(self, outcome: Step) -> None:
+        ended = outcome.terminated | outcome.truncated
+        counters = self.counters
+        counters["return"] = counters["return"] + outcome.reward
+        counters["returns"] = counters["returns"] + np.where(ended, counters["return"], 0)
+        counters["episodes"] = counters["episodes"] + ended
+        counters["return"] = np.where(ended, 0, counters["return"])
+        counters["physics_errors"] = counters["physics_errors"] + outcome.physics_error
+
+    def _now(self, settle: bool) -> float:
+        """The time; where parts are told apart, once nothing is under way any more."""
+        if settle:
+            for leaf in jax.tree.leaves(self.state):
+                leaf.block_until_ready()
+        return time.perf_counter()
+
+
+def host_copy_flat(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Named arrays as host copies under the same names."""
+    return {name: np.array(value) for name, value in jax.device_get(dict(arrays)).items()}
+
+
+def _devices(members: int) -> list[jax.Device]:
+    """As many local devices as divide the members evenly."""
+    devices: list[jax.Device] = jax.local_devices()
+    count = max(n for n in range(1, len(devices) + 1) if members % n == 0)
+    return devices[:count]
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {prefix + name: np.asarray(value) for name, value in arrays.items()}
+
+
+def _unprefixed(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    found = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+    return {name: np.array(value) for name, value in found.items()}
