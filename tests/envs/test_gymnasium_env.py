@@ -291,6 +291,14 @@ def test_lambdas_and_closures_reach_a_worker(make):
     assert [bool(act(env).truncated[0]) for _ in range(2)] == [False, True]
 
 
+def test_what_this_process_registered_reaches_a_worker(make, monkeypatch):
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    gym.register("Five-v0", entry_point=lambda: env_cases.Counter(5), max_episode_steps=2)
+    env = make("Five-v0", [0], threads=1)
+    env.reset()
+    assert [bool(act(env).truncated[0]) for _ in range(2)] == [False, True]
+
+
 def test_workers_end_when_the_main_process_is_killed():
     code = (
         "import env_cases; from cvaml.envs import make_env; import time\n"

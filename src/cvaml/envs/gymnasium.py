@@ -248,8 +248,8 @@ def _source(task: Task) -> tuple[str, Any]:
     """Where a task's environment comes from, in the words of `member.make_member`."""
     if not isinstance(task, str):
         return "factory", task
-    try:
-        gym.spec(task)
+    try:  # the specification, not the id: a worker does not know what this process registered
+        return "gymnasium", gym.spec(task)
     except (gym.error.Error, ImportError):
         suite = [f"{domain}-{name}" for domain, name in member.suite_module().ALL_TASKS]
         if task in suite:
@@ -259,7 +259,6 @@ def _source(task: Task) -> tuple[str, Any]:
             f"unknown task {task!r}; the nearest is {near[0]!r}; allowed are dm_control's tasks "
             "(domain-task) and registered Gymnasium ids"
         ) from None
-    return "gymnasium", task
 
 
 def _name(task: Task) -> str:
@@ -267,7 +266,7 @@ def _name(task: Task) -> str:
 
 
 def _pickled(sources: Sequence[tuple[str, Any]]) -> bytes:
-    if all(kind != "factory" for kind, _ in sources):
+    if not any(callable(getattr(what, "entry_point", what)) for _, what in sources):
         return pickle.dumps(sources)
     # Takes lambdas, too, and what a script or notebook defines.
     import cloudpickle  # type: ignore[import-untyped]

@@ -182,7 +182,7 @@ def check_spaces(env: gym.Env) -> None:
 
 
 def make_member(source: tuple[str, Any], action_repeat: int) -> Member:
-    """Makes a member from ("suite", task), ("gymnasium", id) or ("factory", callable)."""
+    """Makes a member from ("suite", task), ("gymnasium", spec) or ("factory", callable)."""
     kind, what = source
     if kind == "suite":
         return Member(SuiteEnv(what), action_repeat)
