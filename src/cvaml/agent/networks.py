@@ -237,7 +237,7 @@ def init_networks(
     norm, group = net.latent_norm, net.simnorm_size
     share = (net.log_std_init - net.log_std_min) / (net.log_std_max - net.log_std_min)
     log_std = draws.linear(width, latent, 0.1)
-    log_std = Linear(log_std.weight, jnp.full(latent, float(np.log(share / (1 - share)))))
+    log_std = Linear(log_std.weight, jnp.full(latent, np.float32(np.log(share / (1 - share)))))
     critics = [_critic(draws, net, action_size) for _ in range(2)]
     return Networks(
         encoder=Encoder(
