@@ -64,6 +64,30 @@ def test_follows_dm_control_over_whole_episodes(tasks, actions_of):
     assert all(reference._reset_next_step for reference in references)  # their episodes ended, too
 
 
+@pytest.mark.parametrize("tasks", [HUMANOIDS, DOGS], ids=["humanoids", "dogs"])
+def test_rewards_of_good_behaviour_equal_dm_controls(tasks):
+    """Random actions never stand, let alone run: put the bodies upright and give them a speed."""
+    env = make_env(tasks, range(len(tasks)))
+    env.reset()
+    references = [load_task(task) for task in tasks]
+    actions = np.full((env.members, env.action_size), 0.1)
+    best = np.zeros(env.members)
+    for speed in (0.0, 0.4, 1.2, 2.5, 6.0, 11.0, 20.0):
+        stored, expected = env.state(), []
+        for member, reference in enumerate(references):
+            reference.reset()
+            with reference.physics.reset_context():  # upright, in the model's default pose
+                reference.physics.data.qpos[2] += 0.2 if tasks == HUMANOIDS else -0.02
+                reference.physics.data.qvel[0] = speed
+            stored["simulator"][member] = reference.physics.get_state(INTEGRATION)
+            expected.append(sum(reference.step(actions[member]).reward for _ in range(2)))
+        env.restore(stored)
+        reward, _ = env.simulate(actions)
+        np.testing.assert_allclose(reward, expected, rtol=0, atol=1e-9)
+        best = np.maximum(best, reward)
+    assert (best > 1.2).all()  # of 2
+
+
 @pytest.fixture
 def humanoids() -> VectorEnv:
     env = make_env(HUMANOIDS, [0, 1, 2], threads=2)
