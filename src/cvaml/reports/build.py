@@ -1,7 +1,7 @@
 """From run folders to a report folder: the page, its figures, the tables as CSV."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +12,12 @@ from cvaml.reports.claims import claims_section
 from cvaml.reports.control import control_section
 from cvaml.reports.looks import assign_looks
 from cvaml.reports.page import render_page
+from cvaml.reports.paper import save_paper_figure
 from cvaml.reports.printed import names_in, save_chart
 from cvaml.reports.reading import Run
 from cvaml.reports.sketch import loss_sketch
 from cvaml.reports.summaries import study_section
+from cvaml.reports.theory import is_theory, theory_section
 from cvaml.runs.folder import RunFolder
 from cvaml.types import UserError
 
@@ -59,6 +61,7 @@ def build_report(
     try:
         figures.mkdir(parents=True, exist_ok=True)
         saved = {chart.key: save_chart(chart, looks, figures) for chart in charts}
+        drawn = {key: save_paper_figure(run, key, figures) for key, run in _studies(runs).items()}
         sketch = figures / "loss-sketch.svg"
         sketch.write_text(loss_sketch())
         page = render_page(
@@ -68,13 +71,14 @@ def build_report(
             _facts(runs, charts),
             sections,
             looks,
-            {key: [f"figures/{path.name}" for path in paths] for key, paths in saved.items()},
+            _links(saved),
+            _links(drawn),
             "Built by cvaml report. This file needs no network.",
         )
         RunFolder(out).write("index.html", lambda path: path.write_text(page, encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot write the report into {out}: {error.strerror}") from None
-    paths = [sketch, *(path for both in saved.values() for path in both)]
+    paths = [sketch, *(path for both in (*drawn.values(), *saved.values()) for path in both)]
     return Report(out / "index.html", paths, sections)
 
 
@@ -83,10 +87,14 @@ def report_sections(
 ) -> list[Section]:
     """The sections of a report: agents, tabular studies, claims, configurations."""
     sections = [control_section(runs, generator)]
-    studies = [run for run in runs if run.summary is not None]
-    for i, run in enumerate(studies):
-        same = sum(other.study == run.study for other in studies) > 1
-        section = study_section(run, f"{slug(run.study)}-{i + 1}")
+    studies = _studies(runs)
+    for key, run in studies.items():
+        assert run.summary is not None
+        same = sum(other.study == run.study for other in studies.values()) > 1
+        if is_theory(run.summary):
+            section = theory_section(run.summary, run.checks, key)
+        else:
+            section = study_section(run, key)
         title = f"{section.title}: {run.path.name}" if same else section.title
         sections.append(Section(section.key, title, section.lead, section.items))
     found = [section for section in sections if section is not None]
@@ -95,6 +103,19 @@ def report_sections(
         raise UserError(f"there is nothing to show yet: {named}")
     claimed = claims_section(claims)
     return [*found, *([claimed] if claimed is not None else []), _configurations(runs)]
+
+
+def _studies(runs: Sequence[Run]) -> dict[str, Run]:
+    """The runs with a summary by the key of their section, Garnet before cliffwalk and others."""
+    found = [run for run in runs if run.summary is not None]
+    order = {"garnet": 0, "cliffwalk": 1, "calibration": 2}
+    found.sort(key=lambda run: order.get(run.study, 3))
+    return {f"{slug(run.study)}-{i + 1}": run for i, run in enumerate(found)}
+
+
+def _links(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
+    """The files of every key as addresses relative to the page."""
+    return {key: [f"figures/{path.name}" for path in paths] for key, paths in files.items()}
 
 
 def slug(text: str) -> str:

@@ -9,19 +9,22 @@ Cell = str | float | int | None | tuple[float, float, float]
 """A table's cell: text, a number, nothing, or a number with the ends of its interval."""
 
 
+Numbers = Sequence[float | int]
+
+
 @dataclass(frozen=True)
 class Series:
     """One curve, or one bar where x has a single entry."""
 
     name: str
     """What the legend calls it; the same name has the same colour everywhere."""
-    x: Sequence[float]
+    x: Numbers
     """Positions, [n]."""
-    y: Sequence[float]
+    y: Numbers
     """Heights, [n]; NaN leaves a gap."""
-    low: Sequence[float] | None = None
+    low: Numbers | None = None
     """Lower ends of the interval, [n]."""
-    high: Sequence[float] | None = None
+    high: Numbers | None = None
     """Upper ends of the interval, [n]."""
     note: str = ""
     """A word beside the name in the readout, such as the number of runs."""
@@ -176,12 +179,12 @@ def _series_json(series: Series) -> dict[str, Any]:
     return found
 
 
-def _numbers(values: Sequence[float], digits: int = 5) -> list[float | None]:
+def _numbers(values: Numbers, digits: int = 5) -> list[float | int | None]:
     """Five digits are more than a screen shows; gaps are null."""
     return [_number(value, digits) for value in values]
 
 
-def _number(value: float, digits: int = 5) -> float | None:
+def _number(value: float | int, digits: int = 5) -> float | int | None:
     if not math.isfinite(value):
         return None
     rounded = float(f"{value:.{digits}g}")

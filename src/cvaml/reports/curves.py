@@ -115,14 +115,16 @@ def on_common_steps(
     return steps, {task: np.stack(list(rows), axis=-1) for task, rows in _rows(curves, steps)}
 
 
-def scores_at(curves: Sequence[Curve], step: float) -> Scores:
+def scores_at(curves: Sequence[Curve], step: float | int) -> Scores:
     """The values of curves of one label at one step, task -> [runs].
 
     Args:
         curves: curves that all reach the step.
         step: an environment step; between two evaluations the value is interpolated.
     """
-    return {task: np.concatenate(list(rows)) for task, rows in _rows(curves, np.array([step]))}
+    return {
+        task: np.concatenate(list(rows)) for task, rows in _rows(curves, np.array([float(step)]))
+    }
 
 
 def _rows(
@@ -209,7 +211,7 @@ def complete(curves: Sequence[Curve], tasks: Sequence[str]) -> dict[str, list[Cu
     return {label: own for label, own in groups.items() if {c.task for c in own} == set(tasks)}
 
 
-def at_least(groups: dict[str, list[Curve]], step: float) -> dict[str, list[Curve]]:
+def at_least(groups: dict[str, list[Curve]], step: float | int) -> dict[str, list[Curve]]:
     """The labels all of whose runs have reached the step."""
     return {
         label: own

@@ -19,6 +19,7 @@ def render_page(
     sections: Sequence[Section],
     looks: Mapping[str, tuple[int, int]],
     files: Mapping[str, Sequence[str]],
+    papers: Mapping[str, Sequence[str]],
     footer: str = "",
 ) -> str:
     """The page's HTML.
@@ -34,13 +35,14 @@ def render_page(
         sections: what to show.
         looks: name -> (colour slot, dash).
         files: chart key -> paths of its printed figures, relative to the page.
+        papers: section key -> paths of the figure in the paper's layout.
         footer: the last line.
 
     Returns:
         A complete HTML document.
     """
     script = _asset("charts.js") + _asset("page.js")
-    data = {"sections": [_section(section, files) for section in sections], "looks": looks}
+    data = {"sections": [_section(one, files, papers) for one in sections], "looks": looks}
     return Template(_asset("page.html")).substitute(
         title=escape(title),
         lead=escape(lead),
@@ -63,8 +65,12 @@ def script_json(data: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _section(section: Section, files: Mapping[str, Sequence[str]]) -> dict[str, object]:
+def _section(
+    section: Section, files: Mapping[str, Sequence[str]], papers: Mapping[str, Sequence[str]]
+) -> dict[str, object]:
     found = section.to_json()
+    if papers.get(section.key):
+        found["paper"] = list(papers[section.key])
     for item, built in zip(section.items, found["items"], strict=True):
         if isinstance(item, Chart) and item.key in files:
             built["files"] = list(files[item.key])

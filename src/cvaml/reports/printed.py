@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Looks = Mapping[str, tuple[int, int]]
 _INK, _SOFT, _GRID = "#14140f", "#52514e", "#e6e5df"
 _COLUMNS = 4
+_GAP = 0.048  # of the axes' height, between two names beside a plot
 
 
 def save_chart(chart: Chart, looks: Looks, folder: Path) -> list[Path]:
@@ -33,6 +34,9 @@ def save_chart(chart: Chart, looks: Looks, folder: Path) -> list[Path]:
 
     with rc_context({"font.size": 9, "axes.titlesize": 9, "pdf.fonttype": 42}):
         figure = _draw(chart, looks)
+        # Laid out once: each save would solve the layout again.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
         paths = [folder / f"{chart.key}.{ending}" for ending in ("png", "pdf")]
         figure.savefig(paths[0], dpi=160)
         # Without a date two reports of the same runs are the same file.
@@ -63,7 +67,13 @@ def _draw(chart: Chart, looks: Looks) -> "Figure":
             axis.set_xlabel(view.x_label)
             axis.set_ylabel(view.y_label if i % columns == 0 else "")
     figure.suptitle(f"{chart.title}: {view.label}" if view.label else chart.title, fontsize=10)
-    if not bars:
+    if bars:
+        return figure
+    if not view.y_log and axes[0].dataLim.y0 >= 0:
+        axes[0].set_ylim(bottom=0)
+    if len(view.panels) == 1 and len(_named(view)) <= 20:
+        _end_labels(figure, axes[0], view.panels[0], looks)
+    else:
         _legend(figure, view, looks)
     return figure
 
@@ -93,36 +103,68 @@ def _lines(axis: "Axes", panel: Panel, view: View, looks: Looks) -> None:
         if series.low is not None and series.high is not None and not published:
             low, high = np.asarray(series.low, float), np.asarray(series.high, float)
             axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    if view.x_log:
-        axis.set_xscale("log")
     if view.y_log:
         axis.set_yscale("log")
-    elif min((min(s.y) for s in panel.series if len(s.y)), default=-1) >= 0:
-        axis.set_ylim(bottom=0)
-    if not view.x_log and max((max(s.x) for s in panel.series if len(s.x)), default=0) >= 1e4:
-        from matplotlib.ticker import EngFormatter
+    _x_ticks(axis, sorted({x for series in panel.series for x in series.x}), view.x_log)
 
+
+def _x_ticks(axis: "Axes", places: list[float | int], log: bool) -> None:
+    """Plain numbers: 200k for steps, the values themselves where a log axis has few."""
+    from matplotlib.ticker import EngFormatter, NullLocator
+
+    if log:
+        axis.set_xscale("log")
+        if len(places) <= 8:
+            axis.set_xticks(places, [f"{place:g}" for place in places])
+            axis.xaxis.set_minor_locator(NullLocator())
+    elif places and places[-1] >= 1e4:
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _end_labels(figure: "Figure", axis: "Axes", panel: Panel, looks: Looks) -> None:
+    """Names beside the last point of each curve, pushed apart where they would meet."""
+    named = [s for s in panel.series if s.role != "run" and len(s.y)]
+    figure.draw_without_rendering()
+    ends = axis.transData.transform([(series.x[-1], series.y[-1]) for series in named])
+    heights = axis.transAxes.inverted().transform(ends)[:, 1]
+    order = np.argsort(heights)
+    places = np.sort(heights)
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + _GAP)
+    for i, limit in zip(reversed(range(len(places))), 1.02 - _GAP * np.arange(99), strict=False):
+        places[i] = min(places[i], limit)
+    for place, at in zip(order, places, strict=True):
+        series = named[int(place)]
+        colour = _SOFT if series.role == "published" else _style(series, looks)[0]
+        text = axis.text(1.02, at, f"{series.name}  ", color=colour, va="center", fontsize=7.5)
+        text.set_transform(axis.transAxes)
 
 
 def _bars(axis: "Axes", panel: Panel, looks: Looks, names: bool) -> None:
     for row, series in enumerate(panel.series):
         colour, _ = _style(series, looks)
-        axis.barh(row, series.y[0], height=0.6, color=colour)
+        dash = looks.get(series.name, (0, 0))[1]
+        axis.barh(row, series.y[0], height=0.6, color=colour, alpha=0.5 if dash else 1)
         if series.low is not None and series.high is not None:
             axis.plot([series.low[0], series.high[0]], [row, row], color=_INK, linewidth=1.2)
     axis.set_yticks(range(len(panel.series)), [s.name for s in panel.series] if names else [])
     axis.invert_yaxis()
 
 
-def _legend(figure: "Figure", view: View, looks: Looks) -> None:
-    from matplotlib.lines import Line2D
-
+def _named(view: View) -> dict[str, Series]:
+    """The first series of every name."""
     found: dict[str, Series] = {}
     for panel in view.panels:
         for series in panel.series:
             if series.role != "run":
                 found.setdefault(series.name, series)
+    return found
+
+
+def _legend(figure: "Figure", view: View, looks: Looks) -> None:
+    from matplotlib.lines import Line2D
+
+    found = _named(view)
     if not 1 < len(found) <= 40:
         return
     handles = []

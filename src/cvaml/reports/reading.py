@@ -31,6 +31,8 @@ class Run:
     """Table of means with intervals, for the tabular studies."""
     metrics: pd.DataFrame | None = None
     """Metrics in long form, for agents."""
+    checks: pd.DataFrame | None = None
+    """Statements with the number that decides them, where the study has such."""
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
@@ -82,7 +84,10 @@ def _read_folder(folder: Path) -> Run:
     config = _read_config(folder / "config.json")
     study = str(config.get("study") or folder.name)
     if (folder / "summary.csv").exists():
-        return Run(folder, study, config, summary=_read_summary(folder / "summary.csv"))
+        summary = _read_summary(folder / "summary.csv")
+        checks = folder / "checks.csv"
+        found = _read_summary(checks) if checks.is_file() else None
+        return Run(folder, study, config, summary=summary, checks=found)
     if study in _TABULAR:
         raise UserError(f"{folder} has no results yet: summary.csv is missing")
     # One file where a run was packed for keeping, parts where it is still the run store's.
@@ -139,6 +144,6 @@ def _checked(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def _as_numbers(table: pd.DataFrame, columns: Sequence[str], path: Path) -> pd.DataFrame:
     try:
-        return table.astype(dict.fromkeys(columns, "float64"))
+        return table.assign(**{name: pd.to_numeric(table[name]) for name in columns})
     except (TypeError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from None

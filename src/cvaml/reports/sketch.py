@@ -115,7 +115,9 @@ def _terms(x: int, b: int) -> str:
     return gap + formula + names
 
 
-def _text(x: float, y: float, text: str, colour: str, size: int, anchor: str = "middle") -> str:
+def _text(
+    x: float | int, y: float | int, text: str, colour: str, size: int, anchor: str = "middle"
+) -> str:
     return (
         f'<text x="{x:.0f}" y="{y:.0f}" fill="{colour}" font-size="{size}" '
         f'text-anchor="{anchor}">{text}</text>'

@@ -8,15 +8,15 @@ import pandas as pd
 from cvaml.reports.charts import Cell, Chart, Item, Panel, Section, Series, Table, View
 from cvaml.reports.reading import Run
 
-_TITLES = {"garnet": "Garnet problems", "cliffwalk": "Cliffwalk", "calibration": "Calibration"}
+_TITLES = {"garnet": "Garnet problems", "cliffwalk": "Cliffwalk"}
 _LEADS = {
     "garnet": "Random finite problems with a model of limited rank: how wrong is the value that "
     "each loss leads to, as the kernel becomes more random and the model less able?",
     "cliffwalk": "Policy iteration on a stochastic cliff: what return does the policy reach that "
     "was learned with each loss?",
-    "calibration": "The theory as numbers: where each loss has its minimum, and the regret there.",
 }
-_AXES = {"rank": "rank of the model", "temperature": "temperature of the kernel"}
+_AXES = {"rank": "rank of the model", "temperature": "temperature"}
+_FIRST = ("nmse", "return")  # the metrics the figures of the paper show
 _CELL = ["rank", "temperature", "iteration"]
 _MOST_ROWS = 4000
 
@@ -47,19 +47,19 @@ def summary_charts(summary: pd.DataFrame, key: str) -> list[Chart]:
     """
     if not {"variant", "metric", "mean", "low", "high"} <= set(summary):
         return []
-    table = _labelled(summary)
+    table = _labelled(summary).sort_values("metric", key=_not_first, kind="stable")
     varying = [name for name in _CELL if name in table and table[name].nunique() > 1]
     last = _last(table)
     charts = []
+    if "iteration" in varying:
+        panels = [name for name in ("rank", "temperature") if name in table]
+        views = _views(table, "iteration", panels)
+        charts.append(Chart(f"{key}-learning", "Over iterations", _caption(table), views))
     for axis, other in (("rank", "temperature"), ("temperature", "rank")):
         if axis in varying:
             views = _views(last, axis, [other] if other in table else [])
             title = f"By {_AXES[axis]}"
             charts.append(Chart(f"{key}-{axis}", title, _caption(last), views))
-    if "iteration" in varying:
-        panels = [name for name in ("rank", "temperature") if name in table]
-        views = _views(table, "iteration", panels)
-        charts.append(Chart(f"{key}-learning", "Over iterations", _caption(table), views))
     if not varying:
         charts.append(Chart(f"{key}-bars", "By variant", _caption(last), _bars(last), "bars"))
     return charts
@@ -83,6 +83,10 @@ def summary_table(summary: pd.DataFrame, key: str) -> Table:
     if len(table) > _MOST_ROWS:
         caption += f" The first {_MOST_ROWS} of {len(table)} rows; all are in summary.csv."
     return Table(f"{key}-table", "Summary", caption, columns, rows)
+
+
+def _not_first(metrics: pd.Series) -> pd.Series:
+    return ~metrics.isin(_FIRST)
 
 
 def _labelled(summary: pd.DataFrame) -> pd.DataFrame:

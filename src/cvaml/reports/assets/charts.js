@@ -22,6 +22,10 @@ function el(tag, attributes, ...children) {
   return node;
 }
 
+function fileLinks(files) {
+  return files.flatMap((file, i) => [i ? ", " : "", el("a", { href: file }, file.split(".").pop().toUpperCase())]);
+}
+
 // ---- numbers
 
 function show(value) {
@@ -148,10 +152,7 @@ class ChartView {
     const node = el("figure", { class: "card chart", id: c.key },
       el("figcaption", {}, el("h3", {}, c.title), el("p", { class: "caption" }, c.caption)),
       this.tools, this.legend, this.panels);
-    if (c.files) {
-      node.append(el("p", { class: "files" }, "Figure as ",
-        ...c.files.flatMap((file, i) => [i ? ", " : "", el("a", { href: file }, file.split(".").pop().toUpperCase())])));
-    }
+    if (c.files) node.append(el("p", { class: "files" }, "Figure as ", ...fileLinks(c.files)));
     this.buildTools();
     this.buildLegend();
     return node;

@@ -1,7 +1,7 @@
 "use strict";
 // Builds the page from the JSON in it: sections, charts, sortable tables, configurations.
 
-const VERDICTS = [[/does not hold|refuted|fails/i, "no"], [/not enough|open|untested|partly/i, "open"], [/holds/i, "yes"]];
+const VERDICTS = [[/does not hold|refuted|fails|uncalibrated/i, "no"], [/not enough|open|untested|partly/i, "open"], [/holds|calibrated/i, "yes"]];
 
 // `code` in a text becomes <code>, **strong** becomes <strong>; everything else stays text.
 function rich(text) {
@@ -70,6 +70,7 @@ function main() {
     nav.append(el("a", { href: "#" + section.key }, section.title));
     const node = el("section", { id: section.key }, el("h2", {}, section.title));
     if (section.lead) node.append(el("p", { class: "lead" }, ...rich(section.lead)));
+    if (section.paper) node.append(el("p", { class: "lead" }, "In the paper's layout: ", ...fileLinks(section.paper), "."));
     for (const item of section.items) {
       if (item.item === "chart") {
         const view = new ChartView(item, data.looks);
