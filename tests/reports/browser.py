@@ -35,6 +35,7 @@ class Browser:
             command,
             pass_fds=(3, 4, ours[0], theirs[1]),
             preexec_fn=attach,
+            env={**os.environ, "TMPDIR": self.profile.name},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

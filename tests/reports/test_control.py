@@ -115,7 +115,7 @@ def test_a_study_gets_every_figure(section):
         "tasks",
         "ablations",
         "profiles",
-        "entropy",
+        "model-entropy",
         "vaml-error",
     }
     assert {item.key for item in section.items if isinstance(item, Table)} == {
@@ -161,6 +161,16 @@ def test_returns_outside_zero_to_thousand_get_no_score(tmp_path, generator):
     keys = {item.key for item in control.control_section([run], generator).items}
     assert "aggregates" not in keys
     assert {"returns", "tasks"} <= keys
+
+
+def test_everything_else_that_was_logged_is_one_view_each(tmp_path):
+    (run,) = read_runs([agent_run(tmp_path / "a", seeds=2, tasks=("dog-run",))])
+    run.metrics.loc[run.metrics["metric"] == "vaml_error", "metric"] = "loss/aux"
+    chart = control.metrics_chart([run])
+    assert [view.label for view in chart.views] == ["loss/aux"]
+    (series,) = chart.views[0].panels[0].series
+    own = run.metrics[run.metrics["metric"] == "loss/aux"]
+    np.testing.assert_allclose(series.y, own.groupby("env_step")["value"].mean())
 
 
 def test_other_metrics_only_make_no_section(tmp_path, generator):

@@ -64,6 +64,24 @@ def test_labels_name_the_model_and_differing_settings(tmp_path):
     assert set(found) == {"vaml-1-0 k=1", "vaml-1-0 k=4", "vaml-1-0 deterministic"}
 
 
+def test_members_with_settings_of_their_own_are_kept_apart(tmp_path):
+    own = {"seed": 0, "member_settings": {"aux": [1.0, 0.1, 1.0], "reward": [2.0, 2.0, 2.0]}}
+    agent_run(tmp_path / "a", seeds=3, tasks=("dog-run",), settings=own)
+    found = curves.by_label(curves.read_curves(read_runs([tmp_path]), "eval_return"))
+    assert {label: len(each) for label, each in found.items()} == {
+        "cvaml-1-0 aux=1.0": 2,
+        "cvaml-1-0 aux=0.1": 1,
+    }
+
+
+def test_a_setting_that_only_some_runs_have_is_named(tmp_path):
+    agent_run(tmp_path / "a", settings={"k": 4})
+    agent_run(tmp_path / "b", settings={"k": 4, "noise": 0.1})
+    agent_run(tmp_path / "c", settings={"k": 4, "noise": 0.2})
+    found = curves.by_label(curves.read_curves(read_runs([tmp_path]), "eval_return"))
+    assert set(found) == {"cvaml-1-0 noise=unset", "cvaml-1-0 noise=0.1", "cvaml-1-0 noise=0.2"}
+
+
 def test_runs_of_one_configuration_share_a_label(tmp_path):
     agent_run(tmp_path / "a", settings={"k": 4, "seed": 0, "out": "x"}, tasks=("dog-run",))
     agent_run(tmp_path / "b", settings={"k": 4, "seed": 9, "out": "y"}, tasks=("dog-run",))

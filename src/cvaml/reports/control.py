@@ -54,6 +54,7 @@ def control_section(runs: Sequence[Run], generator: np.random.Generator) -> Sect
         profile_chart(scored, generator),
         improvement_table(curves, generator),
         *diagnostics_charts(runs, generator),
+        metrics_chart(runs),
     ]
     few = min(len({c.run for c in own}) for own in cells(curves).values())
     return Section(
@@ -177,8 +178,12 @@ def ablation_chart(curves: Sequence[Curve], generator: np.random.Generator) -> C
 def diagnostics_charts(runs: Sequence[Run], generator: np.random.Generator) -> list[Chart]:
     """Model entropy and value-aware error, averaged over tasks."""
     charts = []
-    for key, title, caption in (
-        ("entropy", "Model entropy", "Entropy of the latent model, mean over tasks and runs."),
+    for metric, title, caption in (
+        (
+            "model_entropy",
+            "Model entropy",
+            "Entropy of the latent model, mean over tasks and runs.",
+        ),
         (
             "vaml_error",
             "Value-aware error",
@@ -187,20 +192,44 @@ def diagnostics_charts(runs: Sequence[Run], generator: np.random.Generator) -> l
         ),
     ):
         views = []
-        for metric in (name for name in metric_names(runs) if key in name):
-            curves = read_curves(runs, metric)
-            sets = task_sets(curves) or {t: [t] for t in sorted({c.task for c in curves})}
-            for group, tasks in sets.items():
-                found = [
-                    _mean_series(label, own, statistics.mean, generator)
-                    for label, own in complete(curves, tasks).items()
-                ]
-                series = [one for one in found if one is not None]
-                if series:
-                    views.append(View(f"{metric}, {group}", [Panel("", series)], STEPS, metric))
+        curves = read_curves(runs, metric)
+        sets = task_sets(curves) or {t: [t] for t in sorted({c.task for c in curves})}
+        for group, tasks in sets.items():
+            found = [
+                _mean_series(label, own, statistics.mean, generator)
+                for label, own in complete(curves, tasks).items()
+            ]
+            series = [one for one in found if one is not None]
+            if series:
+                views.append(View(group, [Panel("", series)], STEPS, title.lower()))
         if views:
-            charts.append(Chart(key.replace("_", "-"), title, caption, views))
+            charts.append(Chart(metric.replace("_", "-"), title, caption, views))
     return charts
+
+
+def metrics_chart(runs: Sequence[Run]) -> Chart | None:
+    """Every other metric that the agents logged: mean over runs, a panel per task."""
+    views = []
+    shown = ("eval_return", "model_entropy", "vaml_error")
+    for metric in (name for name in metric_names(runs) if name not in shown):
+        panels: dict[str, list[Series]] = {}
+        for (label, task), own in sorted(cells(read_curves(runs, metric)).items()):
+            found = on_common_steps(own, most=30)
+            if found is not None:
+                steps, scores = found
+                means = statistics.mean(scores)
+                panels.setdefault(task, []).append(
+                    Series(label, steps.tolist(), means.tolist(), note=note(own))
+                )
+        if panels:
+            found_panels = [Panel(task, series) for task, series in panels.items()]
+            views.append(View(metric, found_panels, STEPS, metric))
+    if not views:
+        return None
+    caption = (
+        "Everything else that was logged while learning: the mean over runs, one metric a view."
+    )
+    return Chart("metrics", "Other metrics", caption, views)
 
 
 def _scored(curves: Sequence[Curve]) -> list[Curve]:

@@ -19,6 +19,7 @@ _IDENTITY = {
     "eval_episodes",
     "eval_every",
     "log_every",
+    "member_settings",
     "members",
     "out",
     "seed",
@@ -68,7 +69,7 @@ def read_curves(runs: Sequence[Run], metric: str) -> list[Curve]:
             label = variant + (" deterministic" if model == "deterministic" else "")
             curves.append(
                 Curve(
-                    label=label + suffixes[str(run.path)].get(variant + model, ""),
+                    label=label + suffixes[str(run.path), variant, model, seed],
                     task=task,
                     run=f"{run.path} seed {seed}",
                     steps=rows["env_step"].to_numpy(np.float64),
@@ -137,23 +138,40 @@ def _rows(
     return sorted(by_task.items())
 
 
-def _suffixes(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
-    """Per run and variant + model, the settings in which it differs from its namesakes."""
-    flat = {str(run.path): dict(_flatten(run.config.get("settings", {}))) for run in runs}
-    names: dict[str, list[str]] = {}
+def _suffixes(runs: Sequence[Run]) -> dict[tuple[str, str, str, str], str]:
+    """Per run, variant, model and seed, the settings in which it differs from its namesakes."""
+    settings: dict[tuple[str, str, str, str], dict[str, str]] = {}
     for run in runs:
         assert run.metrics is not None
-        pairs = run.metrics[["variant", "model"]].drop_duplicates()
-        for variant, model in pairs.itertuples(index=False):
-            names.setdefault(f"{variant}{model}", []).append(str(run.path))
-    suffixes: dict[str, dict[str, str]] = {path: {} for path in flat}
-    for name, paths in names.items():
-        keys = sorted({key for path in paths for key in flat[path]})
-        differing = [k for k in keys if len({str(flat[path].get(k)) for path in paths}) > 1]
-        for path in paths:
-            said = [f"{key.rsplit('.', 1)[-1]}={flat[path].get(key)}" for key in differing]
-            suffixes[path][name] = " " + " ".join(said) if said else ""
+        members = run.metrics[["variant", "model", "seed"]].drop_duplicates()
+        for variant, model, seed in members.itertuples(index=False):
+            settings[str(run.path), variant, model, seed] = _member_settings(run, seed)
+    seen: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for (_, variant, model, _), own in settings.items():
+        values = seen.setdefault((variant, model), {})
+        for key, value in own.items():
+            values.setdefault(key, set()).add(value)
+    suffixes = {}
+    for place, own in settings.items():
+        several = sorted(key for key, found in seen[place[1:3]].items() if len(found) > 1)
+        said = [f" {key.rsplit('.', 1)[-1]}={own.get(key, 'unset')}" for key in several]
+        suffixes[place] = "".join(said)
     return suffixes
+
+
+def _member_settings(run: Run, seed: str) -> dict[str, str]:
+    """What determines how one member of a run learns, as dotted keys."""
+    stored = run.config.get("settings", {})
+    if not isinstance(stored, Mapping):
+        return {}
+    found = {key: str(value) for key, value in _flatten(stored)}
+    own, first = stored.get("member_settings"), stored.get("seed")
+    if isinstance(own, Mapping) and isinstance(first, int) and seed.isdecimal():
+        member = int(seed) - first  # member i of a population has the first seed plus i
+        for key, values in own.items():
+            if isinstance(values, list) and 0 <= member < len(values):
+                found[f"member.{key}"] = str(values[member])
+    return found
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
