@@ -1,7 +1,7 @@
 """Checks of values on concrete arrays: what shapes cannot say and traced code cannot see."""
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
 from cvaml.types import UserError
 
@@ -16,9 +16,8 @@ def check_finite(name: str, array: Shaped[np.ndarray, "..."]) -> None:
         name: what the array is called in the message.
         array: numbers of any shape.
     """
-    wrong = np.argwhere(~np.isfinite(array))
-    if wrong.size:
-        where = tuple(int(i) for i in wrong[0])
+    if not np.isfinite(array).all():
+        where = _first(~np.isfinite(array))
         raise UserError(f"{name} must be finite, got {array[where]} at index {where}")
 
 
@@ -30,16 +29,20 @@ def check_distribution(name: str, probabilities: Float[np.ndarray, "*batch n"]) 
         probabilities: one distribution, or any number of them along the leading axes.
     """
     check_finite(name, probabilities)
-    negative = np.argwhere(probabilities < 0)
-    if negative.size:
-        where = tuple(int(i) for i in negative[0])
+    if probabilities.min() < 0:
+        where = _first(probabilities < 0)
         raise UserError(f"{name} must not be negative, got {probabilities[where]} at index {where}")
     sums = probabilities.sum(axis=-1)
-    wrong = np.argwhere(np.abs(sums - 1) > _SUM_TOLERANCE)
-    if len(wrong):  # of a single distribution, the one index is ()
-        where = tuple(int(i) for i in wrong[0])
+    wrong = np.abs(sums - 1) > _SUM_TOLERANCE
+    if wrong.any():
+        where = _first(wrong)
         row = f" in row {where}" if where else ""
         raise UserError(f"{name} must sum to 1, got a sum of {sums[where]:.9g}{row}")
+
+
+def _first(wrong: Bool[np.ndarray, "..."] | np.bool) -> tuple[int, ...]:
+    """Index of the first true entry."""
+    return tuple(int(i) for i in np.argwhere(wrong)[0])
 
 
 def check_discount(discount: float) -> None:

@@ -14,7 +14,7 @@ from cvaml.losses import squared_error
 def expectation_model(
     latents: Float[np.ndarray, "s d"], probabilities: Float[np.ndarray, " s"]
 ) -> Float[np.ndarray, " d"]:
-    """The minimiser of the expected auxiliary loss, equation 5.
+    """The minimiser of the expected auxiliary loss, equation 6.
 
     The loss is quadratic with Hessian 2·I, so one Newton step from anywhere, here from zero,
     reaches its minimum; its gradient is that of `squared_error`.
@@ -49,7 +49,7 @@ def expectation_gap(
     probabilities: Float[np.ndarray, " s"],
     value: Callable[[Float[np.ndarray, "*batch d"]], Float[np.ndarray, "*batch"]],
 ) -> float:
-    """`E V(z') - V(E z')`: how far the auxiliary model is from value equivalence, equation 6.
+    """`E V(z') - V(E z')`: how far the auxiliary model is from value equivalence, equation 7.
 
     Args:
         latents: the possible encodings of the next state.

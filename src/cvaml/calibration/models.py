@@ -120,9 +120,10 @@ def class_floor(start: Start, models: ModelClass) -> float:
     """The smallest target loss that any model of the class has at that start state."""
     if models.deterministic:
         return float(np.min((start.values - start.mean) ** 2))
-    reach = models.mix(np.eye(len(start.values))) @ start.values
-    nearest = np.clip(start.mean, reach.min(), reach.max())
-    return float((nearest - start.mean) ** 2)
+    noise = models.noise_floor * start.values.mean()
+    lowest = (1 - models.noise_floor) * start.values.min() + noise
+    highest = (1 - models.noise_floor) * start.values.max() + noise
+    return float(max(lowest - start.mean, start.mean - highest, 0.0) ** 2)
 
 
 def model_regret(

@@ -91,11 +91,11 @@ def auxiliary_checks(generator: np.random.Generator, draws: int = 100) -> Iterat
         variance = probabilities @ (line[:, 0] - probabilities @ line[:, 0]) ** 2
         gap = expectation_gap(line, probabilities, lambda z: z[..., 0] ** 2)
         square.append(float(abs(gap - variance)))
-    yield Check("Equation 6", "max |gap|, V affine", max(affine), "<", 1e-12)
-    yield Check("Equation 6", "max |gap - Var z|, V = z²", max(square), "<", 1e-12)
+    yield Check("Equation 7", "max |gap|, V affine", max(affine), "<", 1e-12)
+    yield Check("Equation 7", "max |gap - Var z|, V = z²", max(square), "<", 1e-12)
     symmetric = np.array([[-1.0], [0.0], [1.0]])
     cubic = lambda z: z[..., 0] ** 3  # noqa: E731
     even = abs(expectation_gap(symmetric, np.array([0.3, 0.4, 0.3]), cubic))
     skew = abs(expectation_gap(symmetric, np.array([0.6, 0.3, 0.1]), cubic))
-    yield Check("Equation 6", "|gap|, V = z³, z symmetric", even, "<", 1e-12)
-    yield Check("Equation 6", "|gap|, V = z³, z skewed", skew, ">", 0.1)
+    yield Check("Equation 7", "|gap|, V = z³, z symmetric", even, "<", 1e-12)
+    yield Check("Equation 7", "|gap|, V = z³, z skewed", skew, ">", 0.1)

@@ -156,11 +156,10 @@ def draw(folder: RunFolder) -> None:
 
     results = pd.read_parquet(folder.file("results.parquet"))
     figure = calibration_figure(results, read_summary(folder))
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, saved twice
     for name in missing:
         ending = name.rsplit(".", 1)[1]
         folder.write(name, partial(figure.savefig, format=ending, dpi=150))
+        figure.set_layout_engine("none")  # laid out once, saved twice
     plt.close(figure)
 
 

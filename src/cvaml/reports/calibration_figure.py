@@ -29,7 +29,8 @@ _LOSSES = [
     ("unbiased", "CVAML (s²/k)", _BLUE, "s"),
     ("printed", "as printed", _GREEN, "^"),
 ]
-_ROUNDING = 1e-17  # regrets below are rounding errors and are drawn here
+_ROUNDING = 1e-17  # regrets below are drawn here
+_VISIBLE = 1e-12  # regrets below are rounding errors, whose interval says nothing
 
 
 def calibration_figure(results: pd.DataFrame, summary: pd.DataFrame) -> Figure:
@@ -120,7 +121,7 @@ def _samples(ax: Axes, samples: pd.DataFrame) -> None:
         mean, low, high = (
             brute[c].clip(lower=_ROUNDING).to_numpy() for c in ("mean", "low", "high")
         )
-        errors = np.maximum([mean - low, high - mean], 0)
+        errors = np.maximum([mean - low, high - mean], 0) * (mean > _VISIBLE)
         ax.errorbar(
             brute["k"], mean, errors, fmt=marker, color=colour, ms=4, label=f"{label}, brute force"
         )
