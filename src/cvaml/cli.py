@@ -18,6 +18,8 @@ COMMANDS = {
     "garnet": ("cvaml.experiments.garnet", "Value error of low-rank models on random chains."),
     "garnet-tune": ("cvaml.experiments.garnet_tune", "Sweep the step sizes of the garnet study."),
     "cliffwalk": ("cvaml.experiments.cliffwalk", "Control with low-rank models on a cliff."),
+    "bench": ("cvaml.experiments.bench", "Measure training against the bare simulator."),
+    "evaluate": ("cvaml.experiments.evaluate", "Evaluate a trained run, and film it."),
     "runs": ("cvaml.experiments.runs", "List, show or export runs."),
     "report": ("cvaml.experiments.report", "Build one page and figures from run folders."),
 }

@@ -34,7 +34,7 @@ def test_failed_write_leaves_the_file_before_it(tmp_path):
     assert folder.read_json("x.json") == {"a": 1}
 
 
-def test_done_and_clear(tmp_path):
+def test_done_and_start_over(tmp_path):
     folder = RunFolder.open(tmp_path / "run", "train", {})
     assert folder.done is None
     folder.finish({"agent_step": 3})
@@ -42,8 +42,10 @@ def test_done_and_clear(tmp_path):
     folder.file("metrics").mkdir()
     folder.file("metrics/0.parquet").write_text("")
     folder.file("notes.txt").write_text("mine")
-    folder.clear()
-    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
+    folder.start_over("train", {"seed": 1})
+    assert sorted(path.name for path in folder.path.iterdir()) == ["config.json", "notes.txt"]
+    assert folder.done is None
+    RunFolder.open(folder.path, "train", {"seed": 1})
 
 
 def test_configuration_that_is_no_json_is_named(tmp_path):

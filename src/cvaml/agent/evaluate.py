@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.policy import act_member
@@ -21,7 +21,7 @@ MAX_STEPS = 10_000
 def greedy_actions(
     state: AgentState,
     observation: Float[Array, "S E o"],
-    keys: PRNGKeyArray,
+    keys: Key[Array, " S"],
     step: Array,
     config: AgentConfig,
 ) -> Float[Array, "S E a"]:
@@ -74,7 +74,7 @@ class Evaluator:
         self.env.reset()
         self.start = self.env.state()
 
-    def returns(self, state: AgentState, keys: PRNGKeyArray) -> Float[np.ndarray, "S E"]:
+    def returns(self, state: AgentState, keys: Key[Array, " S"]) -> Float[np.ndarray, "S E"]:
         """Undiscounted returns of one episode in every environment.
 
         Args:

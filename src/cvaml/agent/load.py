@@ -14,7 +14,7 @@ from cvaml.agent.population import init_population
 from cvaml.agent.state import AgentState, Spec
 from cvaml.agent.train_config import Task, TrainConfig, from_settings
 from cvaml.losses import Variant
-from cvaml.runs.arrays import restore_like
+from cvaml.runs.arrays import BrokenFileError, restore_like
 from cvaml.runs.checkpoints import CheckpointError, Checkpoints
 from cvaml.runs.folder import RunFolder
 from cvaml.types import UserError
@@ -116,5 +116,8 @@ def load(
         keys,
     )
     template = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), template)
-    state = restore_like({"state": template}, found.arrays)["state"]
+    try:
+        state = restore_like({"state": template}, found.arrays)["state"]
+    except BrokenFileError as error:
+        raise UserError(f"{path} was trained by another version of the agent: {error}") from None
     return TrainedPopulation(config, spec, jax.tree.map(jnp.asarray, state), found.step)

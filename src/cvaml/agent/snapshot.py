@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from cvaml.agent.replay import Replay
+from cvaml.runs.arrays import place_like
 from cvaml.runs.checkpoints import Rows
 
 # Chunks are rounded up, so that few lengths are compiled; what is behind the end is harmless.
@@ -54,8 +55,7 @@ def with_rows(replay: Replay, chunks: Sequence[Rows]) -> Replay:
             rows = chunk.arrays[name]
             places = np.arange(chunk.start, chunk.start + len(rows)) % capacity
             whole[:, 0, places] = np.moveaxis(rows, 0, 1)
-        placed: Array = jax.device_put(whole, leaf.sharding)
-        return placed
+        return place_like(leaf, whole)
 
     experience = replay.experience
     fields = {name: restore(name, leaf) for name, leaf in experience._asdict().items()}

@@ -14,6 +14,7 @@ from cvaml.agent.sums import NotFiniteError
 from cvaml.agent.train_config import TrainConfig, stored_settings
 from cvaml.agent.trainer import Trainer
 from cvaml.envs import make_env
+from cvaml.runs.arrays import BrokenFileError
 from cvaml.runs.checkpoints import Checkpoints
 from cvaml.runs.folder import RunFolder
 from cvaml.runs.lock import locked
@@ -46,6 +47,7 @@ def train(
         raise UserError("overwrite needs fresh: without it a run is resumed, never deleted")
     if fresh and (config.out / "config.json").exists() and not overwrite:
         raise UserError(f"{config.out} holds a run; add overwrite to delete it, or choose another")
+    settings = stored_settings(config)
     with ExitStack() as stack:
         # Before anything is written: a task that does not exist must leave no folder behind.
         env = make_env(
@@ -55,8 +57,8 @@ def train(
         env.reset()
         if overwrite and (config.out / "config.json").exists():
             with locked(config.out):
-                RunFolder(config.out).clear()
-        folder = RunFolder.open(config.out, STUDY, stored_settings(config))
+                RunFolder(config.out).start_over(STUDY, settings)
+        folder = RunFolder.open(config.out, STUDY, settings)
         stack.enter_context(locked(folder.path))
         if folder.done is None:
             trainer = Trainer(config, env)
@@ -75,6 +77,7 @@ class _Run:
     ) -> None:
         self.config, self.folder, self.trainer, self.stack = config, folder, trainer, stack
         self.checkpoints = Checkpoints(folder.path)
+        stack.callback(self.checkpoints.close)
         self.metrics = MetricsStore(folder)
         self.evaluator: Evaluator | None = None
         self.wall_before, self.started = 0.0, time.monotonic()
@@ -92,7 +95,12 @@ class _Run:
         self.flushed = time.monotonic()
         found = self.checkpoints.restore()
         if found is not None:
-            trainer.restore(found)
+            try:
+                trainer.restore(found)
+            except BrokenFileError as error:
+                raise UserError(
+                    f"{config.out} was begun by another version of the agent: {error}"
+                ) from None
             self.wall_before = found.meta["wall_s"]
             self.waited_s, self.last_return = found.meta["waited_s"], found.meta["return"]
         self.metrics.truncate(trainer.step_count if found else -1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key
 
 from cvaml.agent import population
 from cvaml.agent.snapshot import end_episodes, new_rows, with_rows
@@ -29,11 +29,11 @@ TIMED_EVERY = 50
 class Keys(NamedTuple):
     """Keys of the members by purpose, [S] each; functions of the members' seeds alone."""
 
-    init: PRNGKeyArray
-    act: PRNGKeyArray
-    update: PRNGKeyArray
-    diagnose: PRNGKeyArray
-    evaluate: PRNGKeyArray
+    init: Key[Array, " S"]
+    act: Key[Array, " S"]
+    update: Key[Array, " S"]
+    diagnose: Key[Array, " S"]
+    evaluate: Key[Array, " S"]
 
 
 class Transition(NamedTuple):
@@ -233,7 +233,7 @@ class Trainer:
             "generators": np.stack([generator_words(g) for g in self._generators]),
         }
 
-    def _learn(self, planned: Mapping[str, Float[jax.Array, " S"]] | None) -> None:
+    def _learn(self, planned: Mapping[str, Float[Array, " S"]] | None) -> None:
         """In the second thread: stores the step before, then updates on what is stored."""
         self.flush()
         if planned is None:

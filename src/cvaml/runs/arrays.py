@@ -53,12 +53,22 @@ def restore_like(template: Any, arrays: Arrays) -> Any:
         if not isinstance(leaf, jax.Array):
             return found
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            # the copy owns its memory: a donated view of ours would be written to
-            keys = jax.random.wrap_key_data(jnp.array(found), impl=jax.random.key_impl(leaf))
-            return jax.device_put(keys, leaf.sharding)
-        return jax.device_put(found.copy(), leaf.sharding)
+            return place_like(
+                leaf, jax.random.wrap_key_data(jnp.array(found), impl=jax.random.key_impl(leaf))
+            )
+        return place_like(leaf, found)
 
     return jax.tree_util.tree_map_with_path(restore, template)
+
+
+def place_like(leaf: jax.Array, array: Any) -> jax.Array:
+    """The array where `leaf` is: a copy, since a donated view of ours would be written to.
+
+    An array that was not put anywhere by intent stays so: the difference would compile anew.
+    """
+    copy = jnp.array(array)
+    placed: jax.Array = jax.device_put(copy, leaf.sharding) if leaf.committed else copy
+    return placed
 
 
 def save_arrays(folder: Path, arrays: Arrays) -> None:

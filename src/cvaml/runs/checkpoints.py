@@ -113,6 +113,11 @@ class Checkpoints:
             error, self._error = self._error, None
             raise CheckpointError(_explain(error, self.path)) from error
 
+    def close(self) -> None:
+        """Lets the write in progress come to its end, whatever the program is about to die of."""
+        if self._thread is not None:
+            self._thread.join()
+
     def written(self) -> list[Written]:
         """The checkpoints finished since the last call."""
         finished, self._written = self._written, []

@@ -18,7 +18,7 @@ from cvaml.types import UserError
 
 _PACKAGES = ("cvaml", "jax", "jaxlib", "numpy", "equinox", "optax", "mujoco", "dm-control")
 
-_CONTENTS = ("done.json", "metrics", "checkpoints", "tensorboard", "wandb", "config.json")
+_CONTENTS = ("done.json", "metrics", "checkpoints", "tensorboard", "wandb")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class RunFolder:
             # hidden files are what a kill during this very step may have left
             if any(not found.name.startswith(".") for found in folder.path.iterdir()):
                 raise UserError(f"{path} is not empty and not a run folder; choose another --out")
-            folder.write_json("config.json", {"study": study, "settings": settings, **provenance()})
+            folder._describe(study, settings)
             return folder
         found = folder.read_json("config.json")
         if found.get("study") != study:
@@ -95,14 +95,19 @@ class RunFolder:
         """Marks the run as finished; the last file a run writes."""
         self.write_json("done.json", to_json(summary))
 
-    def clear(self) -> None:
-        """Deletes what a run left here, and nothing else; `config.json` goes last."""
+    def start_over(self, study: str, settings: Mapping[str, Any]) -> None:
+        """Deletes what a run left here, and nothing else, and begins another one."""
         for name in _CONTENTS:
             path = self.file(name)
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+        self._describe(study, to_json(settings))
+
+    def _describe(self, study: str, settings: object) -> None:
+        found = {"study": study, "settings": settings, **provenance()}
+        self.write_json("config.json", found)
 
     def write(self, name: str, save: Callable[[Path], object]) -> None:
         """Lets `save` write to a temporary file beside its place, then moves it there."""
