@@ -9,7 +9,7 @@ from cvaml import cli
 from cvaml.experiments import cliffwalk as study
 from cvaml.experiments.cliffwalk import Config, blocks, cells, chosen_losses, run_cell
 from cvaml.losses import expected_vaml_loss, fit_variant
-from cvaml.reports.cliffwalk import short_table, summarise
+from cvaml.reports.cliffwalk import rank_losses, short_table, summarise
 from cvaml.runs.folder import RunFolder
 from cvaml.types import UserError
 
@@ -126,6 +126,24 @@ def test_summary_by_hand():
     assert own.loc["optimal", "mean"] == 0.5
     assert own.loc["optimal_return", ["mean", "low", "high"]].tolist() == [-10, -10, -10]
     assert -60 <= own.loc["return", "low"] < -25 < own.loc["return", "high"] <= -10
+
+
+def test_order_of_the_losses_by_hand():
+    cell = {"rank": 1, "seed": [0, 1], "optimal_return": -5.0, "value_error": 0.0, "entropy": 0.0}
+    good = {"variant": "cvaml-1-0", "k": 4, "return": [-5.0, -6.0], "iteration": 2}
+    bad = {"variant": "mle", "k": 1, "return": [-9.0, -9.0], "iteration": 2}
+    early = good | {"return": -100.0, "iteration": 1}
+    rows = [
+        pd.DataFrame(cell | loss | {"temperature": temp})
+        for loss in (bad, early, good)
+        for temp in (0.5, 0.9)
+    ]
+    order = rank_losses(pd.concat(rows))
+    assert order.label.tolist() == ["cvaml-1-0", "mle"]
+    assert order.regret.tolist() == [0.5, 4]
+    assert order.optimal.tolist() == [0.5, 0]
+    assert order.low.tolist() == [0, 4]
+    assert order.high.tolist() == [1, 4]
 
 
 COMMAND = [

@@ -34,11 +34,8 @@ def summarise(results: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         One row per loss, cell, iteration and metric: `study, variant, k, rank, temperature,
         iteration, metric, mean, median, low, high, problems`.
     """
-    best, own = results["optimal_return"], results["return"]
-    table = results.assign(regret=best - own, optimal=best - own < _SAME * (1 + best.abs()))
-    seeds = table["seed"].nunique()
-    generator = np.random.default_rng(seed)
-    weights = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=_RESAMPLES) / seeds
+    table = _with_regret(results)
+    weights = _resamples(table["seed"].nunique(), seed)
     parts = []
     for key, rows in table.groupby(_CELL, sort=False):
         samples = rows.sort_values("seed")[list(_METRICS)].to_numpy(np.float64)
@@ -56,6 +53,41 @@ def summarise(results: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         parts.append(pd.DataFrame(part))
     summary = pd.concat(parts, ignore_index=True)
     return summary[summary["mean"].notna()].reset_index(drop=True)
+
+
+def rank_losses(results: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """The losses in the order of their regret after the last iteration, averaged over the cells.
+
+    Args:
+        results: one row per loss, cell, seed and iteration.
+        seed: seed of the bootstrap, which draws seeds and keeps the cells of a seed together.
+
+    Returns:
+        One row per loss, best first: `label, regret, low, high` and `optimal`, the share of
+        seeds and cells whose policy is optimal.
+    """
+    last = _with_regret(results[results["iteration"] == results["iteration"].max()])
+    last = last.assign(label=labels(last))
+    weights = _resamples(last["seed"].nunique(), seed)
+    rows = []
+    for label, own in last.groupby("label", sort=False):
+        by_seed = own.groupby("seed")["regret"].mean().to_numpy()
+        low, high = np.quantile(weights @ by_seed, [0.025, 0.975])
+        rows.append((label, by_seed.mean(), low, high, own["optimal"].mean()))
+    order = pd.DataFrame(rows, columns=["label", "regret", "low", "high", "optimal"])
+    return order.sort_values("regret", kind="stable", ignore_index=True)
+
+
+def _with_regret(results: pd.DataFrame) -> pd.DataFrame:
+    best, own = results["optimal_return"], results["return"]
+    return results.assign(regret=best - own, optimal=best - own < _SAME * (1 + best.abs()))
+
+
+def _resamples(seeds: int, seed: int) -> np.ndarray:
+    """Weight of each seed in each bootstrap resample, [resamples, seeds]."""
+    generator = np.random.default_rng(seed)
+    counts = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=_RESAMPLES)
+    return np.asarray(counts / seeds)
 
 
 def draw_grid(summary: pd.DataFrame) -> "Figure":
@@ -121,7 +153,7 @@ def labels(table: pd.DataFrame) -> pd.Series:
 
 
 def short_table(folder: Path) -> str:
-    """The last iteration's mean return of every loss in every cell, as text.
+    """The last iteration's mean return of every loss in every cell, and their order, as text.
 
     Behind ± stands the larger half of the 95 % interval; a star marks that every seed's policy
     is optimal.
@@ -142,4 +174,8 @@ def short_table(folder: Path) -> str:
         lines.append(line)
     seeds = int(last["problems"].min())
     lines.append(f"return after the last iteration, ± 95 % over {seeds} seeds; * all optimal")
+    lines.append("\nregret averaged over these cells, with its 95 % interval, best first:")
+    for row in rank_losses(pd.read_parquet(folder / "results.parquet")).itertuples():
+        interval = f"{row.regret:9.3f} [{row.low:.3f}, {row.high:.3f}]"
+        lines.append(f"  {row.label:16}{interval:<30} optimal in {row.optimal:.0%}")
     return "\n".join(lines)
