@@ -186,6 +186,14 @@ def test_tables_sort_by_number_and_by_text(browser):
     assert column(browser, "claims-table", 0) == ["C2", "C10"]
 
 
+def test_tables_can_be_filtered(browser):
+    browser.run(
+        "(() => { const s = document.querySelector('#garnet-1-table input');"
+        " s.value = 'MLE 20'; s.dispatchEvent(new Event('input')); })()"
+    )
+    assert column(browser, "garnet-1-table", 0) == ["mle", "mle"]
+
+
 def test_verdicts_are_marked(browser):
     marks = browser.run("[...document.querySelectorAll('.verdict')].map(v => v.className)")
     assert marks == ["verdict yes", "verdict no"]

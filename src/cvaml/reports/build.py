@@ -133,7 +133,6 @@ def _configurations(runs: Sequence[Run]) -> Section:
 
 
 def _facts(runs: Sequence[Run], charts: Sequence[Chart]) -> dict[str, str | int]:
-    curves = sum(len(p.series) for chart in charts for view in chart.views for p in view.panels)
     facts: dict[str, str | int] = {"run folders": len(runs)}
     tables = [run.metrics for run in runs if run.metrics is not None]
     if tables:
@@ -148,7 +147,7 @@ def _facts(runs: Sequence[Run], charts: Sequence[Chart]) -> dict[str, str | int]
     ]
     if problems:
         facts["problems a cell"] = max(problems)
-    return facts | {"curves": curves}
+    return facts | {"charts": len(charts)}
 
 
 def brief_table(section: Section, most: int = 12) -> str:

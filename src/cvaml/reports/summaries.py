@@ -17,6 +17,7 @@ _LEADS = {
 }
 _AXES = {"rank": "rank of the model", "temperature": "temperature"}
 _FIRST = ("nmse", "return")  # the metrics the figures of the paper show
+_METRICS = {"nmse": "value error / Var(V)", "mse": "squared value error"}
 _CELL = ["rank", "temperature", "iteration"]
 _MOST_ROWS = 4000
 
@@ -68,6 +69,8 @@ def summary_charts(summary: pd.DataFrame, key: str) -> list[Chart]:
 def summary_table(summary: pd.DataFrame, key: str) -> Table:
     """The summary as a table; means carry their intervals, the last iteration only."""
     table = _last(summary) if "iteration" in summary else summary
+    if "metric" in table:
+        table = table.sort_values("metric", key=_not_first, kind="stable")
     table = table.dropna(axis=1, how="all")
     merged = {"mean", "low", "high"} <= set(table)
     hidden = {"low", "high", "study"} if merged else {"study"}
@@ -124,7 +127,7 @@ def _views(table: pd.DataFrame, axis: str, panels: Sequence[str]) -> list[View]:
                     f"{metric}, {column}",
                     found,
                     _AXES.get(axis, axis),
-                    str(metric),
+                    _METRICS.get(str(metric), str(metric)),
                     x_log=axis != "iteration" and _spread(rows[axis]) > 8,
                     y_log=_spread(rows[column]) > 50,
                 )

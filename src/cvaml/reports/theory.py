@@ -15,9 +15,11 @@ _TITLES = {
 }
 _CAPTIONS = {
     "table": "Excess is the target loss at the surrogate's minimiser minus the least in the class; "
-    "a loss is calibrated if the largest excess over all problems is zero.",
+    "a loss is calibrated if the largest excess over all problems is zero, up to rounding.",
 }
 _NAMES = {"none": "vaml-1-0", "unbiased": "cvaml-1-0", "printed": "printed-1-0"}
+_ROUNDING = 1e-14
+"""Regrets below this are rounding."""
 _COLUMNS = {"part", "metric", "mean", "low", "high", "kind"}
 
 
@@ -49,10 +51,13 @@ def theory_section(summary: pd.DataFrame, checks: pd.DataFrame | None, key: str)
 
 
 def _telling(rows: pd.DataFrame) -> pd.DataFrame:
-    """Without the columns that are empty or the same everywhere."""
+    """Without columns that are empty or the same everywhere, and with rounding as zero."""
     shown = {"mean", "low", "high", "verdict"}
     keep = [c for c in rows if c in shown or rows[c].nunique(dropna=False) > 1]
-    return rows[[column for column in keep if rows[column].notna().any()]]
+    rows = rows[[column for column in keep if rows[column].notna().any()]]
+    numbers = [c for c in ("mean", "low", "high", "max", "floor") if c in rows]
+    rounded = {c: rows[c].mask(rows[c].abs() < _ROUNDING, 0.0) for c in numbers}
+    return rows.assign(**rounded)
 
 
 def _samples_chart(summary: pd.DataFrame, key: str) -> Chart | None:
@@ -61,13 +66,13 @@ def _samples_chart(summary: pd.DataFrame, key: str) -> Chart | None:
     if rows.empty or not {"k", "correction"} <= set(rows):
         return None
     series = [
-        _curve(_NAMES.get(str(correction), str(correction)), own, "k")
+        _curve(_NAMES.get(str(correction), str(correction)), own, "k", least=_ROUNDING)
         for correction, own in rows.groupby("correction", sort=False)
     ]
     view = View("", [Panel("", series)], "samples k", "IterVAML regret", x_log=True, y_log=True)
     caption = (
         "Regret of the model that minimises each loss exactly, by the number of model samples. "
-        "A regret of zero has no place on a log axis: switch it off to see it."
+        f"Values below {_ROUNDING:g} are rounding and drawn there."
     )
     return Chart(f"{key}-samples", "Regret against samples", caption, [view])
 
@@ -88,10 +93,11 @@ def _horizon_chart(summary: pd.DataFrame, key: str) -> Chart | None:
     return Chart(f"{key}-horizon", "MuZero's value over the horizon", caption, views)
 
 
-def _curve(name: str, rows: pd.DataFrame, axis: str) -> Series:
+def _curve(name: str, rows: pd.DataFrame, axis: str, least: float | None = None) -> Series:
     rows = rows.sort_values(axis)
-    x, y, low, high = (
-        rows[column].astype(float).tolist() for column in (axis, "mean", "low", "high")
+    x = rows[axis].astype(float).tolist()
+    y, low, high = (
+        rows[column].astype(float).clip(lower=least).tolist() for column in ("mean", "low", "high")
     )
     note = f"{rows['problems'].min():g} problems" if "problems" in rows else ""
     return Series(name, x, y, low, high, note)

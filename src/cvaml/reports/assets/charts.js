@@ -286,15 +286,16 @@ class LinePanel {
   constructor(owner, panel, box, width, xRange, yRange) {
     Object.assign(this, { owner, panel, box });
     const single = owner.view.panels.length === 1;
-    const height = single ? Math.max(260, Math.min(400, width * 0.5)) : Math.max(190, Math.min(250, width * 0.68));
+    const height = single ? Math.max(260, Math.min(400, width * 0.5)) : Math.max(220, Math.min(260, width * 0.72));
     const named = owner.visible(panel.series).filter((s) => s.role !== "run");
     const longest = Math.max(0, ...named.map((s) => s.name.length));
     this.named = single && width > 700 && named.length > 1 && named.length <= 24 ? named : [];
     const right = this.named.length ? Math.min(190, longest * 6.6 + 20) : 14;
     const pad = { top: panel.title ? 26 : 10, right, bottom: 40, left: 52 };
     this.size = { width, height, pad };
-    this.sx = makeScale(xRange[0], xRange[1], pad.left, width - pad.right, owner.xLog);
     this.sy = makeScale(yRange[0], yRange[1], height - pad.bottom, pad.top, owner.yLog);
+    pad.left = 30 + 7 * Math.max(2, ...this.sy.ticks(5).map((t) => tickText(t).length));
+    this.sx = makeScale(xRange[0], xRange[1], pad.left, width - pad.right, owner.xLog);
     this.root = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
     this.axes();
     this.marks();
@@ -315,7 +316,7 @@ class LinePanel {
       group.append(svg("line", { class: "grid", x1: pad.left, x2: width - pad.right, y1: y, y2: y }));
       group.append(svg("text", { x: pad.left - 7, y: y + 4, "text-anchor": "end" }, tickText(t)));
     }
-    for (const t of this.sx.ticks(Math.max(2, Math.floor((width - 60) / 80)))) {
+    for (const t of this.xTicks()) {
       const x = this.sx(t);
       group.append(svg("line", { class: "tick", x1: x, x2: x, y1: bottom, y2: bottom + 4 }));
       group.append(svg("text", { x, y: bottom + 17, "text-anchor": "middle" }, tickText(t)));
@@ -326,6 +327,14 @@ class LinePanel {
     group.append(svg("text", { class: "label", x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, view.yLabel));
     if (this.panel.title) group.append(svg("text", { class: "title", x: pad.left, y: 15 }, this.panel.title));
     this.root.append(group);
+  }
+
+  // Where a curve has few points these are the ticks, as long as their numbers do not touch.
+  xTicks() {
+    const { width, pad } = this.size;
+    const own = this.positions(this.owner.visible(this.panel.series)), places = own.map((x) => this.sx(x));
+    const apart = places.every((x, i) => !i || x - places[i - 1] > 8 * tickText(own[i]).length + 8);
+    return own.length > 1 && own.length <= 9 && apart ? own : this.sx.ticks(Math.max(2, Math.floor((width - pad.left - pad.right) / 80)));
   }
 
   marks() {
@@ -383,9 +392,9 @@ class LinePanel {
     });
   }
 
-  positions() {
+  positions(series = this.series) {
     const found = new Set();
-    for (const s of this.series) if (s.role !== "run") for (const x of s.x) if (this.sx(x) !== null) found.add(x);
+    for (const s of series) if (s.role !== "run") for (const x of s.x) if (this.sx(x) !== null) found.add(x);
     return [...found].sort((a, b) => a - b);
   }
 

@@ -36,7 +36,11 @@ function compare(a, b, sign) {
 
 function tableNode(table) {
   const body = el("tbody", {}), heads = [];
-  const fill = (rows) => body.replaceChildren(...rows.map((row) => el("tr", {}, ...row.map((cell, i) => cellNode(cell, table.columns[i])))));
+  let order = table.rows, words = [];
+  const fill = () => {
+    const kept = words.length ? order.filter((row) => { const text = row.join(" ").toLowerCase(); return words.every((word) => text.includes(word)); }) : order;
+    body.replaceChildren(...kept.map((row) => el("tr", {}, ...row.map((cell, i) => cellNode(cell, table.columns[i])))));
+  };
   table.columns.forEach((column, index) => {
     const number = table.rows.some((row) => typeof sortKey(row[index]) === "number");
     const button = el("button", { type: "button" }, column);
@@ -47,14 +51,22 @@ function tableNode(table) {
       heads.forEach((other) => other.setAttribute("aria-sort", "none"));
       head.setAttribute("aria-sort", direction);
       const sign = direction === "ascending" ? 1 : -1;
-      fill([...table.rows].sort((a, b) => compare(sortKey(a[index]), sortKey(b[index]), sign)));
+      order = [...table.rows].sort((a, b) => compare(sortKey(a[index]), sortKey(b[index]), sign));
+      fill();
     });
     heads.push(head);
   });
-  fill(table.rows);
-  return el("div", { class: "card", id: table.key }, el("h3", {}, table.title), el("p", { class: "caption" }, ...rich(table.caption)),
+  fill();
+  const node = el("div", { class: "card", id: table.key }, el("h3", {}, table.title), el("p", { class: "caption" }, ...rich(table.caption)));
+  if (table.rows.length > 12) {
+    const search = el("input", { type: "search", placeholder: "Filter rows, for instance: cvaml nmse", "aria-label": "Filter rows of " + table.title });
+    search.addEventListener("input", () => { words = search.value.toLowerCase().split(/\s+/).filter(Boolean); fill(); });
+    node.append(search);
+  }
+  node.append(
     el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": table.title },
       el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body)));
+  return node;
 }
 
 function settingsNode(item) {
