@@ -102,6 +102,7 @@ def test_fewer_problems_give_the_same_rows(run, tmp_path):
         ("--spread -1", "spread must be at least 0"),
         ("--steps 0", "steps must be at least 1"),
         ("--model-step 0", "model_step must be positive"),
+        ("--value-step -1", "value_step must be positive"),
         ("--workers 0", "workers must be at least 1"),
         ("--mode sampled --variants cvaml-3-1", "m = 1"),
         ("--problems 17", "holds another configuration"),
@@ -135,6 +136,8 @@ def test_options_reach_the_cells():
     assert (cell.discount, cell.spread, cell.seed, cell.mode) == (0.5, 0.3, 9, "sampled")
     assert (cell.states, cell.successors, cell.last) == (20, 5, 3)
     assert {(arm.model_step, arm.value_step) for arm in cell.arms} == {(0.02, 0.3)}
+    assert garnet.tuned_steps("vaml-1-0", 16) == garnet.TUNED["vaml-1-0", 4]
+    assert garnet.tuned_steps("printed-1-1", 4) == (3e-3, 0.1)
     exact = Config(tolerance=0.1)
     assert study_cells(exact, study_arms(exact))[0].stopping.tolerance == 0.1
     assert np.isclose(study_cells(exact, study_arms(exact))[0].final_step, 1)

@@ -83,6 +83,8 @@ def test_measures_by_hand():
     # V = (7/3, 2/3): the model's mean is 3/2 and its variance (5/6)²
     assert found["model_variance"] == pytest.approx((25 / 36) / (1 / 9))
     assert found["model_bias"] == pytest.approx((25 / 36) / (1 / 9))
+    # E_P[r + V'/2] = (0 + 7/6, 1 + 1/3) against 3/2 in both
+    assert found["bellman_gap"] == pytest.approx((1 / 9 + 1 / 36) / 2 / (1 / 9))
     assert found["onestep_mse"] == pytest.approx(((1.75 - 4 / 3) ** 2 + (0.75 - 2 / 3) ** 2) / 2)
 
 

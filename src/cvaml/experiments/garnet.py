@@ -18,9 +18,25 @@ if TYPE_CHECKING:
     from cvaml.runs.folder import RunFolder
 
 PROBLEMS_PER_CELL = 16
+WINDOW = 250
 OUTPUTS = ("results.parquet", "summary.csv", "paired.csv", "figure.png", "figure.pdf")
-MODEL_STEPS = {"mle": 1e-2}
-"""Step sizes found by `cvaml garnet-tune`; variants not listed use the first field of `Config`."""
+TUNED = {
+    ("mle", 1): (1e-1, 0.1),
+    ("vaml-1-0", 1): (1e-3, 0.3),
+    ("vaml-1-0", 4): (1e-2, 0.1),
+    ("cvaml-1-0", 4): (3e-3, 0.1),
+    ("vaml-1-1", 1): (3e-2, 0.3),
+    ("vaml-1-1", 4): (1e-2, 0.1),
+    ("cvaml-1-1", 4): (3e-1, 0.3),
+    ("printed-1-0", 4): (3e-3, 0.3),
+    ("cvaml-1-1+td", 4): (3e-2, 0.3),
+    ("vaml-1-0+kl", 1): (1e-1, 0.3),
+    ("vaml-1-0+kl", 4): (1e-1, 0.3),
+    ("cvaml-1-0+kl", 4): (1e-1, 0.1),
+}
+"""Steps of model and value that `cvaml garnet-tune` found best in the exact mode, by k."""
+UNTUNED = (3e-3, 0.1)
+"""Steps of everything else, and of the sampled mode."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +69,7 @@ class Config:
     mode: Mode = "exact"
     """Expectations in closed form, or k draws with real successors and decaying steps."""
     steps: int = 4000
-    """Most steps of one fit."""
+    """Most steps of one fit, counted in windows of 250 (or one window, if fewer are asked for)."""
     tolerance: float = 1e-3
     """A fit has converged when V moves less than this share of its spread in 250 steps."""
     discount: float = 0.9
@@ -61,9 +77,9 @@ class Config:
     spread: float = 0.01
     """Standard deviation of the model's initial entries."""
     model_step: float | None = None
-    """Step of Adam for every variant; by default the tuned one of each."""
-    value_step: float = 0.1
-    """Step of the value updates."""
+    """Step of Adam for every variant's model; by default the tuned one of each."""
+    value_step: float | None = None
+    """Step of the value updates for every variant; by default the tuned one of each."""
     states: int = 50
     """Number of states."""
     successors: int = 10
@@ -96,6 +112,7 @@ def study_arms(config: Config) -> tuple[Arm, ...]:
     if any(count < 1 for count in config.k) or not config.k:
         raise UserError(f"k must be one or more whole numbers of at least 1, got {config.k}")
     arms = []
+    exact = config.mode == "exact"
     for name in dict.fromkeys(config.variants):
         base = fit_variant(name, "tabular")
         counts = sorted(set(config.k)) if base.loss is not None else [base.k]
@@ -104,11 +121,24 @@ def study_arms(config: Config) -> tuple[Arm, ...]:
             if not counts:
                 raise UserError(f"variant {name!r} needs k of at least 2, got {config.k}")
         for count in counts:
-            step = config.model_step or MODEL_STEPS.get(name, 3e-3)
-            arm = Arm(name, count, step, config.value_step)
+            model_step, value_step = tuned_steps(name, count) if exact else UNTUNED
+            arm = Arm(
+                name,
+                count,
+                model_step if config.model_step is None else config.model_step,
+                value_step if config.value_step is None else config.value_step,
+            )
             rule_of(arm.spec, config.mode)
             arms.append(arm)
     return tuple(arms)
+
+
+def tuned_steps(name: str, k: int) -> tuple[float, float]:
+    """The tuned steps of a variant; for another k those of its largest tuned k."""
+    if (name, k) in TUNED:
+        return TUNED[name, k]
+    others = [steps for (known, _), steps in sorted(TUNED.items()) if known == name]
+    return others[-1] if others else UNTUNED
 
 
 def study_cells(config: Config, arms: tuple[Arm, ...]) -> list[Cell]:
@@ -125,11 +155,13 @@ def study_cells(config: Config, arms: tuple[Arm, ...]) -> list[Cell]:
         raise UserError("at least one rank and one temperature are needed")
     if not 0 <= config.discount < 1:
         raise UserError(f"the discount must be at least 0 and below 1, got {config.discount}")
-    for name in ("tolerance", "spread", "value_step"):
+    for name in ("tolerance", "spread"):
         if not 0 <= getattr(config, name) < float("inf"):
             raise UserError(f"{name} must be at least 0 and finite, got {getattr(config, name)}")
-    if config.model_step is not None and not 0 < config.model_step < float("inf"):
-        raise UserError(f"model_step must be positive and finite, got {config.model_step}")
+    for name in ("model_step", "value_step"):
+        step = getattr(config, name)
+        if step is not None and not 0 < step < float("inf"):
+            raise UserError(f"{name} must be positive and finite, got {step}")
     if config.workers is not None and config.workers < 1:
         raise UserError(f"workers must be at least 1, got {config.workers}")
     exact = config.mode == "exact"
@@ -145,7 +177,9 @@ def study_cells(config: Config, arms: tuple[Arm, ...]) -> list[Cell]:
             spread=config.spread,
             mode=config.mode,
             # Draws never settle, so sampled fits run to the end under a decaying step.
-            stopping=Stopping(config.steps, tolerance=config.tolerance if exact else -1.0),
+            stopping=Stopping(
+                config.steps, min(WINDOW, config.steps), config.tolerance if exact else -1.0
+            ),
             final_step=1.0 if exact else 0.02,
             states=config.states,
             successors=config.successors,

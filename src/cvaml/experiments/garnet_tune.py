@@ -21,7 +21,7 @@ class Config:
 
     out: str = "runs/garnet-tune"
     """Run folder; running again completes what is missing."""
-    model_steps: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2)
+    model_steps: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
     """Steps of Adam for the model."""
     value_steps: tuple[float, ...] = (0.1, 0.3)
     """Steps of the value updates."""

@@ -15,6 +15,7 @@ METRICS = (
     "onestep_mse",
     "onestep_nmse",
     "model_bias",
+    "bellman_gap",
     "model_variance",
     "entropy",
     "steps",

@@ -245,8 +245,9 @@ def measure(
 
     Returns:
         `mse` of V, `nmse` divided by Var(V^π) over the states (1 is as bad as the mean), the same
-        for the one-step estimate `r + γ E V` of the model, the model's squared value bias
-        `(E_model V - E_P V)²` and value variance divided by Var(V^π), and its entropy in nats.
+        for the one-step estimate `r + γ E V` of the model; divided by Var(V^π), the model's squared
+        value bias `(E_model V - E_P V)²`, the gap `(E_model V - E_P[r + γ P V])²` that the (1,1)
+        losses close, and the model's value variance; and its entropy in nats.
     """
     rewards, true_kernel = mdp.rewards[:, 0], mdp.transitions[:, 0]
     spread = float(np.var(truth))
@@ -254,6 +255,9 @@ def measure(
     mse = float(np.mean((values - truth) ** 2))
     one_step = float(np.mean((rewards + mdp.discount * ahead - truth) ** 2))
     bias = float(np.mean((ahead - true_kernel @ values) ** 2))
+    gap = float(
+        np.mean((ahead - true_kernel @ (rewards + mdp.discount * true_kernel @ values)) ** 2)
+    )
     variance = float(np.mean(np.sum(kernel * (values[None, :] - ahead[:, None]) ** 2, axis=1)))
     log = np.log(np.where(kernel > 0, kernel, 1))
     return {
@@ -262,6 +266,7 @@ def measure(
         "onestep_mse": one_step,
         "onestep_nmse": one_step / spread,
         "model_bias": bias / spread,
+        "bellman_gap": gap / spread,
         "model_variance": variance / spread,
         "entropy": float(-np.mean(np.sum(kernel * log, axis=1))),
         "true_variance": spread,
