@@ -20,6 +20,7 @@ from cvaml.calibration import (
 )
 from cvaml.calibration.evaluate import Rows, target_losses
 from cvaml.losses import expected_vaml_loss, itervaml_loss
+from cvaml.types import UserError
 
 SETTINGS = [("none", 1), ("none", 2), ("none", 8), ("unbiased", 3), ("printed", 2), ("printed", 8)]
 
@@ -174,3 +175,28 @@ def test_more_than_ten_states_and_many_rows(generator):
     starts = [Start(row, problem.values, problem.values) for row in problem.kernel]
     found = model_regret(starts, 2, "unbiased", ALL)  # 23 × 253 candidates: several blocks
     np.testing.assert_allclose(found.excess, 0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("p_true", [0.5, 0.6]), ("p_true", [1.5, -0.5]), ("values", [0.0, np.nan])],
+)
+def test_bad_values_are_named(name, wrong):
+    good = {"p_true": np.array([0.5, 0.5]), "values": np.zeros(2), "targets": np.zeros(2)}
+    start = Start(**{**good, name: np.array(wrong)})
+    for function in (model_regret, brute_force_regret):
+        arguments = [ALL] if function is model_regret else []
+        with pytest.raises(UserError, match=name):
+            function([start], 2, "none", *arguments)
+    with pytest.raises(UserError, match=name):
+        closed_form_regret(start, 2, "none")
+
+
+def test_arrays_of_different_length_are_refused():
+    with pytest.raises(UserError, match="one length"):
+        model_regret([Start(np.array([1.0]), np.zeros(2), np.zeros(2))], 2, "none", ALL)
+
+
+def test_one_sample_cannot_be_corrected():
+    with pytest.raises(ValueError, match="one sample has none"):
+        model_regret([start_of([0.5, 0.5], [0, 1])], 1, "unbiased", ALL)

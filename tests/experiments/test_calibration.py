@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from cvaml.cli import main
+from cvaml.reports.calibration import _condition
 
 FILES = {
     "config.json",
@@ -118,3 +119,17 @@ def test_problems_do_not_depend_on_their_number(run, tmp_path):
     for (kind, problem), (other_kind, other) in zip(few, many, strict=False):
         assert kind == other_kind
         np.testing.assert_array_equal(problem.kernel, other.kernel)
+
+
+def test_conditions_in_words():
+    places = [(c, k) for c in ("all", "floor") for k in ("full", "deficient", "subset")]
+    floor = [place for place in places if place[0] == "floor"]
+    assert _condition(places, places) == "agrees"
+    assert _condition(places, []) == "differs"
+    assert _condition(places, floor) == "only with a noise floor"
+    assert _condition(places, [("all", "full"), ("floor", "full")]) == (
+        "only if full rank, all states weighted"
+    )
+    assert _condition(places, places[1:]) == (
+        "except over all distributions if full rank, all states weighted"
+    )

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from cvaml.calibration.evaluate import Rows, surrogate_losses, target_losses
-from cvaml.calibration.models import ALL, Regret, Start, class_floor
+from cvaml.calibration.models import ALL, Regret, Start, class_floor, stack_starts
 from cvaml.losses import Correction
 
 
@@ -29,7 +29,7 @@ def brute_force_regret(
     Returns:
         Excess of the best point found, class floor and the surrogate loss there.
     """
-    fixed = _padded(starts)
+    fixed = stack_starts(starts)
     pairs = [
         (owner, low, high)
         for owner, start in enumerate(starts)
@@ -57,14 +57,6 @@ def brute_force_regret(
     target = target_losses(Rows(found, fixed[0], fixed[1], fixed[2]))
     floor = np.array([class_floor(start, ALL) for start in starts])
     return Regret(target - floor, floor, least[chosen])
-
-
-def _padded(starts: Sequence[Start]) -> Float[np.ndarray, "3 starts n"]:
-    """Distribution, values and targets of every start state, padded with zeros."""
-    fixed = np.zeros((3, len(starts), max(len(start.values) for start in starts)))
-    for index, start in enumerate(starts):
-        fixed[:, index, : len(start.values)] = start
-    return fixed
 
 
 def _mixtures(

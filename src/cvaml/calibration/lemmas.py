@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from cvaml.calibration.checks import check_distribution, check_finite
 from cvaml.calibration.evaluate import Rows, surrogate_losses, target_losses
 from cvaml.calibration.models import ALL, Start, model_candidates, model_regret
 from cvaml.calibration.problems import MAX_STATES, Problem
@@ -121,6 +122,8 @@ def shrink_slopes(
     Returns:
         Both slopes by automatic differentiation, and the variance that they should equal.
     """
+    check_distribution("probabilities", probabilities)
+    check_finite("targets", targets)
     padded = np.zeros((2, MAX_STATES))
     padded[:, : len(targets)] = probabilities, targets
     with jax.enable_x64(True):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from cvaml.calibration.checks import check_distribution, check_finite
 from cvaml.calibration.evaluate import Rows, surrogate_losses, target_losses
 from cvaml.losses import Correction, variance_weight
 from cvaml.types import UserError
@@ -140,10 +141,12 @@ def model_regret(
     Returns:
         Excess, floor and surrogate minimum of each start state.
     """
+    fixed = stack_starts(starts)
     candidates = [model_candidates(start, k, correction, models) for start in starts]
     counts = [len(found) for found in candidates]
-    rows = _stack(candidates, starts)
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    p_true, values, targets = np.repeat(fixed, counts, axis=1)
+    rows = Rows(_stack(candidates, fixed.shape[-1]), p_true, values, targets)
     surrogate = surrogate_losses(rows, k, correction)
     least = np.minimum.reduceat(surrogate, first)
     best = surrogate <= np.repeat(least + _TIE * (1 + np.abs(least)), counts)
@@ -168,6 +171,7 @@ def closed_form_regret(start: Start, k: int, correction: Correction) -> float:
     Returns:
         The target loss at the minimiser minus the class floor.
     """
+    stack_starts([start])
     lowest, highest, mean = start.values.min(), start.values.max(), start.mean
     if correction == "unbiased":
         return 0.0
@@ -190,13 +194,32 @@ def closed_form_regret(start: Start, k: int, correction: Correction) -> float:
     return float((np.clip(mean + (mean - middle) / (k - 1), a, b) - mean) ** 2)
 
 
-def _stack(candidates: Sequence[Float[np.ndarray, "_ _n"]], starts: Sequence[Start]) -> Rows:
-    """All candidates of all start states as rows."""
-    width = max(found.shape[1] for found in candidates)
-    rows = Rows(*np.zeros((4, sum(map(len, candidates)), width)))
+def stack_starts(starts: Sequence[Start]) -> Float[np.ndarray, "3 starts n"]:
+    """Distribution, values and targets of every start state, padded with zeros, checked.
+
+    Raises:
+        UserError: an array is not finite, no distribution, or not as long as the others.
+    """
+    width = max(len(start.values) for start in starts)
+    fixed = np.zeros((3, len(starts), width))
+    for index, start in enumerate(starts):
+        lengths = {len(array) for array in start}
+        if len(lengths) > 1:
+            raise UserError(f"p_true, values and targets must be of one length, got {lengths}")
+        fixed[:, index, : len(start.values)] = start
+    check_distribution("p_true", fixed[0])
+    check_finite("values", fixed[1])
+    check_finite("targets", fixed[2])
+    return fixed
+
+
+def _stack(
+    candidates: Sequence[Float[np.ndarray, "_ _n"]], width: int
+) -> Float[np.ndarray, "rows width"]:
+    """All candidates of all start states, padded with probability 0."""
+    rows = np.zeros((sum(map(len, candidates)), width))
     stop = 0
-    for found, start in zip(candidates, starts, strict=True):
+    for found in candidates:
         begin, stop = stop, stop + len(found)
-        for filled, array in zip(rows, (found, *start), strict=True):
-            filled[begin:stop, : found.shape[1]] = array
+        rows[begin:stop, : found.shape[1]] = found
     return rows

@@ -178,6 +178,7 @@ def text(folder: RunFolder) -> str:
         _table_lines(parts["table"]),
         _gradient_lines(parts["gradients"]),
         _sample_lines(parts["samples"]),
+        _model_lines(parts["horizon"]),
         _horizon_lines(parts["horizon"], "state"),
         _horizon_lines(parts["horizon"], "mean"),
         _fixed_point_lines(parts["fixed_point"]),
@@ -237,6 +238,21 @@ def _sample_lines(samples: pd.DataFrame) -> Iterator[str]:
         cells = {row["correction"]: _interval(row) for _, row in group.iterrows()}
         texts = (cells.get(name, "-") for name in ("none", "unbiased", "printed"))
         yield f"{k:<5.0f}" + "".join(f"{text:30}" for text in texts)
+
+
+def _model_lines(horizon: pd.DataFrame) -> Iterator[str]:
+    yield "Model at m and b, all distributions, no correction, k = 1: regret, mean [95 % interval]"
+    rows = horizon[(horizon["update"] == "model") & (horizon["metric"] == "excess")]
+    plain = rows[(rows["correction"] == "none") & (rows["k"] == 1)]
+    texts = plain.assign(text=[_interval(row) for _, row in plain.iterrows()])
+    regret = texts.pivot(index="m", columns="b", values="text")
+    yield "m \\ b  " + "".join(f"{b:<26.0f}" for b in regret.columns)
+    for m in regret.index:
+        yield f"{m:<7.0f}" + "".join(f"{cell:26}" for cell in regret.loc[m])
+    for correction, name in (("unbiased", "s²/k"), ("printed", "as printed")):
+        fixed = rows[rows["correction"] == correction]
+        low, high = max(fixed["mean"].min(), 0), max(fixed["mean"].max(), 0)
+        yield f"corrected ({name}), k = 4: mean regret from {low:.2g} to {high:.2g}"
 
 
 def _horizon_lines(horizon: pd.DataFrame, target: str) -> Iterator[str]:
