@@ -302,7 +302,9 @@ def mish(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
 def latent_norm(z: Float[Array, "*n d"], kind: str, group: int) -> Float[Array, "*n d"]:
     """Softmax over groups of the latent state (simnorm), LayerNorm, or nothing."""
     if kind == "simnorm":
-        return jax.nn.softmax(z.reshape(*z.shape[:-1], -1, group)).reshape(z.shape)
+        return jax.nn.softmax(z.reshape(*z.shape[:-1], z.shape[-1] // group, group)).reshape(
+            z.shape
+        )
     return standardise(z) if kind == "layernorm" else z
 
 
