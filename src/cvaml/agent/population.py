@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Key
 
 from cvaml.agent import replay as replays
 from cvaml.agent.config import AgentConfig
@@ -26,11 +26,12 @@ from cvaml.agent.update import update_member
 from cvaml.types import UserError
 
 AXIS = "members"
+Keys = Key[Array, " S"]
 Metrics = dict[str, Float[Array, " S"]]
 
 
 def init_population(
-    keys: PRNGKeyArray,
+    keys: Keys,
     config: AgentConfig,
     spec: Spec,
     settings: Mapping[str, Sequence[float]] | None = None,
@@ -53,7 +54,7 @@ def init_population(
 def act(
     state: AgentState,
     observation: Float[Array, "S o"] | Float[np.ndarray, "S o"],
-    keys: PRNGKeyArray,
+    keys: Keys,
     config: AgentConfig,
     *,
     explore: bool,
@@ -77,7 +78,7 @@ def act(
 
 
 def update(
-    state: AgentState, replay: Replay, keys: PRNGKeyArray, config: AgentConfig, n_updates: int = 1
+    state: AgentState, replay: Replay, keys: Keys, config: AgentConfig, n_updates: int = 1
 ) -> tuple[AgentState, Metrics]:
     """Gradient steps of all members; the state's buffers are donated.
 
@@ -94,7 +95,7 @@ def update(
     return _update(state, replay, keys, config, n_updates, _mesh(state))
 
 
-def diagnose(state: AgentState, replay: Replay, keys: PRNGKeyArray, config: AgentConfig) -> Metrics:
+def diagnose(state: AgentState, replay: Replay, keys: Keys, config: AgentConfig) -> Metrics:
     """The costly metrics (`vaml_error`, entropy and the like), one number per member."""
     return _diagnose(state, replay, keys, config, _mesh(state))
 
@@ -203,7 +204,10 @@ def shard(tree: Any, devices: Sequence[jax.Device] | None = None) -> Any:
 
 def _mesh(tree: Any) -> Mesh | None:
     """The mesh a population is spread over; None on a single device."""
-    sharding = jax.tree.leaves(tree)[0].sharding
+    leaf = jax.tree.leaves(tree)[0]
+    if isinstance(leaf, jax.core.Tracer):  # inside another trace, which places its own arrays
+        return None
+    sharding = leaf.sharding
     several = isinstance(sharding, NamedSharding) and len(sharding.device_set) > 1
     return sharding.mesh if several else None
 
@@ -218,7 +222,7 @@ def _over_members(function: Callable[..., Any], mesh: Mesh | None) -> Callable[.
 
 
 @partial(jax.jit, static_argnames=("config", "spec"))
-def _init(keys: PRNGKeyArray, settings: Any, config: AgentConfig, spec: Spec) -> AgentState:
+def _init(keys: Keys, settings: Any, config: AgentConfig, spec: Spec) -> AgentState:
     return jax.vmap(lambda key, each: init_member(key, config, spec, each))(keys, settings)
 
 
@@ -232,7 +236,7 @@ def _init_replay(spec: Spec, members: int, rows: int) -> Replay:
 def _act(
     state: AgentState,
     observation: Array,
-    keys: PRNGKeyArray,
+    keys: Keys,
     step: Array,
     config: AgentConfig,
     explore: bool,
@@ -247,7 +251,7 @@ def _act(
 def _update(
     state: AgentState,
     replay: Replay,
-    keys: PRNGKeyArray,
+    keys: Keys,
     config: AgentConfig,
     n_updates: int,
     mesh: Mesh | None,
@@ -258,7 +262,7 @@ def _update(
 
 @partial(jax.jit, static_argnames=("config", "mesh"))
 def _diagnose(
-    state: AgentState, replay: Replay, keys: PRNGKeyArray, config: AgentConfig, mesh: Mesh | None
+    state: AgentState, replay: Replay, keys: Keys, config: AgentConfig, mesh: Mesh | None
 ) -> Metrics:
     return _over_members(partial(diagnose_member, config=config), mesh)(state, replay, keys)
 

@@ -76,7 +76,7 @@ def _step(
     parts, states, norms = {}, {}, {}
     for name, optimiser in optimisers(config).items():
         gradient, old = getattr(grads, name), getattr(state.networks, name)
-        norms[f"gradient/{name}"] = optax.global_norm(gradient)
+        norms[f"gradient/{name}"] = optax.tree.norm(gradient)
         direction, states[name] = optimiser.update(gradient, state.optimisers[name])
         rate: Float[Array, ""] = rates[name] * state.settings.learning_rate
         if name == "actor" and config.loss.actor_delay > 1:
