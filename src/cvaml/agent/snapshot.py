@@ -42,7 +42,8 @@ def new_rows(
     arrays = {
         name: np.moveaxis(np.array(values), 1, 0) for name, values in jax.device_get(fields).items()
     }
-    return Rows(start, arrays, oldest=max(0, int(now.min()) - capacity))
+    # Every place of the ring lies in these rows, whichever member wrote to it last.
+    return Rows(start, arrays, oldest=max(0, stop - capacity))
 
 
 def with_rows(replay: Replay, chunks: Sequence[Rows]) -> Replay:
