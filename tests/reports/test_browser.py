@@ -197,6 +197,17 @@ def test_tables_can_be_filtered(browser):
 def test_verdicts_are_marked(browser):
     marks = browser.run("[...document.querySelectorAll('.verdict')].map(v => v.className)")
     assert marks == ["verdict yes", "verdict no"]
+    said = {
+        "holds": "yes",
+        "**holds**": "yes",
+        "does not hold": "no",
+        "not enough runs": "open",
+        "holds under a condition: y": "open",
+        "bias holds; worse with m: does not hold": "open",
+        "calibrated": "yes",
+        "uncalibrated": "no",
+    }
+    assert {text: browser.run(f"verdictClass('{text}')") for text in said} == said
 
 
 @pytest.mark.parametrize("dark", [False, True])

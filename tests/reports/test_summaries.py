@@ -74,7 +74,7 @@ Some text | with a bar.
 | # | claim | verdict |
 |---|---|:--|
 | C1 | VAML is [uncalibrated](tabular.md) | **holds** |
-| C10 | a \\| b | does not hold |
+| C10 | a \\| b, f\\* | does not hold |
 | total | not a claim | |
 
 | # | verdict | command |
@@ -88,7 +88,7 @@ def test_claims_of_several_tables_are_one_table():
     assert list(table.columns) == ["#", "claim", "verdict", "command"]
     assert table.rows == [
         ["C1", "VAML is uncalibrated", "**holds**", None],
-        ["C10", "a | b", "does not hold", None],
+        ["C10", "a | b, f*", "does not hold", None],
         ["C7", None, "not enough runs", "`cvaml garnet`"],
     ]
 

@@ -19,6 +19,7 @@ from cvaml.reports.sketch import loss_sketch
 from cvaml.reports.summaries import study_section
 from cvaml.reports.theory import is_theory, theory_section
 from cvaml.runs.folder import RunFolder
+from cvaml.runs.progress import Progress
 from cvaml.types import UserError
 
 
@@ -60,8 +61,7 @@ def build_report(
     figures = out / "figures"
     try:
         figures.mkdir(parents=True, exist_ok=True)
-        saved = {chart.key: save_chart(chart, looks, figures) for chart in charts}
-        drawn = {key: save_paper_figure(run, key, figures) for key, run in _studies(runs).items()}
+        saved, drawn = _save_figures(charts, _studies(runs), looks, figures)
         sketch = figures / "loss-sketch.svg"
         sketch.write_text(loss_sketch())
         page = render_page(
@@ -80,6 +80,24 @@ def build_report(
         raise UserError(f"cannot write the report into {out}: {error.strerror}") from None
     paths = [sketch, *(path for both in (*drawn.values(), *saved.values()) for path in both)]
     return Report(out / "index.html", paths, sections)
+
+
+def _save_figures(
+    charts: Sequence[Chart],
+    studies: Mapping[str, Run],
+    looks: Mapping[str, tuple[int, int]],
+    folder: Path,
+) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
+    """Prints every chart, and every study in the paper's layout; the paths by their keys."""
+    saved, drawn = {}, {}
+    with Progress(len(charts) + len(studies), "report", "figures") as progress:
+        for chart in charts:
+            saved[chart.key] = save_chart(chart, looks, folder)
+            progress.advance(1, chart.key)
+        for key, run in studies.items():
+            drawn[key] = save_paper_figure(run, key, folder)
+            progress.advance(1, key)
+    return saved, drawn
 
 
 def report_sections(

@@ -8,6 +8,7 @@ from cvaml.reports.charts import Cell, Section, Table
 from cvaml.types import UserError
 
 _NUMBER = re.compile(r"\**\s*C\d+\b")
+_ESCAPE = re.compile(r"\\([\\`*_{}\[\]()#+.!|<>-])")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
@@ -81,6 +82,6 @@ def _tables(markdown: str) -> list[tuple[list[str], list[list[str]]]]:
 
 
 def _split(line: str) -> list[str]:
-    """The cells of one line; `\\|` is a bar inside a cell, links keep their text only."""
+    """The cells of one line, without the backslashes of Markdown; links keep their text only."""
     cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
-    return [_LINK.sub(r"\1", cell).replace("\\|", "|").strip() for cell in cells]
+    return [_ESCAPE.sub(r"\1", _LINK.sub(r"\1", cell)).strip() for cell in cells]

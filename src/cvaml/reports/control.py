@@ -93,7 +93,7 @@ def _published_series(published: pd.DataFrame, task: str, last: float) -> list[S
             own["mean"].tolist(),
             own["low"].tolist(),
             own["high"].tolist(),
-            f"published, {own['runs'].min()} runs",
+            f"{own['runs'].min()} runs",
             "published",
         )
         for method, own in rows.groupby("method")

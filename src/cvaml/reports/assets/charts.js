@@ -466,7 +466,7 @@ class LinePanel {
       const row = el("div", { class: r === nearest ? "row nearest" : "row" }, this.owner.swatch(r.s.name, r.s.role),
         el("span", { class: "name" }, r.s.name), el("b", {}, show(r.s.y[r.i])));
       if (r.s.low) row.append(el("span", { class: "range" }, `[${show(r.s.low[r.i])}, ${show(r.s.high[r.i])}]`));
-      if (r.s.note) row.append(el("span", { class: "range" }, r.s.note));
+      if (r.s.note) row.append(el("span", { class: "range note" }, r.s.note));
       this.tip.append(row);
     }
     if (rows.length > shown.length) this.tip.append(el("div", { class: "range" }, `and ${rows.length - shown.length} more`));

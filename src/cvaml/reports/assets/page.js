@@ -1,7 +1,12 @@
 "use strict";
 // Builds the page from the JSON in it: sections, charts, sortable tables, configurations.
 
-const VERDICTS = [[/does not hold|refuted|fails|uncalibrated/i, "no"], [/not enough|open|untested|partly/i, "open"], [/holds|calibrated/i, "yes"]];
+// The colour of a verdict; one that holds in part, or only under a condition, is neither green nor red.
+function verdictClass(text) {
+  const no = /does not hold|refuted|fails|uncalibrated/i.test(text), yes = /(?<!not )\bholds?\b|\bcalibrated/i.test(text);
+  const open = /condition|partly|not enough|not shown|undecided|open/i.test(text);
+  return open || no === yes ? "open" : no ? "no" : "yes";
+}
 
 // `code` in a text becomes <code>, **strong** becomes <strong>; everything else stays text.
 function rich(text) {
@@ -19,8 +24,7 @@ function cellNode(cell, column) {
   if (typeof cell === "number") return el("td", { class: "number" }, show(cell));
   if (cell === null) return el("td", { class: "number none" }, "–");
   if (/^verdict/i.test(column)) {
-    const found = VERDICTS.find(([pattern]) => pattern.test(cell));
-    return el("td", {}, el("span", { class: "verdict " + (found ? found[1] : "open") }, ...rich(cell)));
+    return el("td", {}, el("span", { class: "verdict " + verdictClass(cell) }, ...rich(cell)));
   }
   return el("td", {}, ...rich(cell));
 }
