@@ -17,6 +17,7 @@ _METRICS = ("return", "optimal_return", "regret", "optimal", "value_error", "ent
 _SAME = 1e-6
 """A policy counts as optimal if its return is this close, relatively, to the optimal one."""
 _RESAMPLES = 2000
+_TICKS = (-2, -3, -5, -7, -10, -15, -20, -30, -50, -70, -100, -150, -300, -1000, -3000, -10000)
 
 
 def summarise(results: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
@@ -115,6 +116,11 @@ def draw_grid(summary: pd.DataFrame) -> "Figure":
                 axes.set_ylabel(f"rank {rank}\nreturn at the start", fontsize=9)
             if row == len(ranks) - 1:
                 axes.set_xlabel("policy iteration", fontsize=9)
+    for column, temp in enumerate(temps):
+        own = table[(table["temperature"] == temp) & table["metric"].str.endswith("return")]
+        low, high = 1.15 * own["mean"].min(), 0.85 * own["mean"].max()
+        grid[0, column].set_yticks([tick for tick in _TICKS if low <= tick <= high])
+        grid[0, column].set_ylim(low, high)
     handles = grid[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
     seeds = int(summary["problems"].min())
