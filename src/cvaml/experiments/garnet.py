@@ -45,7 +45,7 @@ class Config:
 
     out: str = "runs/garnet"
     """Run folder; running again completes what is missing."""
-    problems: int = 32
+    problems: int = 24
     """Independent problems, shared by all variants."""
     ranks: tuple[int, ...] = (1, 2, 3, 5, 10, 20)
     """Ranks of the model."""

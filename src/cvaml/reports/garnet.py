@@ -256,8 +256,9 @@ def _best(
     temperature: float,
     summary: pd.DataFrame,
 ) -> str:
-    """Which arm has the lowest mean error, and how clearly."""
-    means = {arm: cell(nmse, *arm, rank, temperature)["mean"] for arm in arms}
+    """Which of the paper's losses has the lowest mean error, and how clearly."""
+    plain = [arm for arm in arms if "+" not in arm[0]] or arms
+    means = {arm: cell(nmse, *arm, rank, temperature)["mean"] for arm in plain}
     best = min(means, key=lambda arm: means[arm])
     text = (
         f"With stochastic transitions (τ = {temperature:g}, rank {rank:g}) "
