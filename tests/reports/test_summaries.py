@@ -97,6 +97,13 @@ def test_no_claims_no_section():
     assert claims_section("# Nothing here") is None
 
 
+def test_the_package_carries_the_projects_claims():
+    shipped = claims_section(read_claims())
+    assert shipped is not None
+    first = [str(row[0]) for row in shipped.items[0].rows]
+    assert first[0].startswith("C1")
+
+
 def test_claims_file_is_read_or_named(tmp_path):
     path = tmp_path / "claims.md"
     path.write_text(CLAIMS)

@@ -16,11 +16,10 @@ def read_claims(path: Path | None = None) -> str:
     """The Markdown text of the claims.
 
     Args:
-        path: a file; None takes the copy in the installed package, or in a checkout
-            `docs/claims.md`, from which the package's copy is made.
+        path: a file; None takes the package's own, which is `docs/claims.md` of the project.
 
     Returns:
-        The text; empty if None was given and there is no copy.
+        The text; empty if None was given and the package has none.
 
     Raises:
         UserError: the given file cannot be read.
@@ -31,10 +30,7 @@ def read_claims(path: Path | None = None) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read the claims {path}: {error}") from None
     shipped = resources.files("cvaml.reports").joinpath("claims.md")
-    if shipped.is_file():
-        return shipped.read_text()
-    checkout = Path(__file__).parents[3] / "docs" / "claims.md"
-    return checkout.read_text() if checkout.is_file() else ""
+    return shipped.read_text() if shipped.is_file() else ""
 
 
 def claims_section(markdown: str) -> Section | None:
