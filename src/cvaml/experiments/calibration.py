@@ -105,11 +105,15 @@ def _jobs(
     """Every piece of work, with its name; each appends to `frames` or `checks`."""
     stochastic = problems["stochastic"]
     full = [(kind, problem) for kind, problem in stochastic if kind == "full"]
+    # the rewards of the other kind are made for b = 1
+    plain = [(kind, problem) for kind, problem in stochastic if kind != "equivalent"]
     corrections: tuple[Correction, ...] = ("none", "unbiased", "printed")
     for cell in theory.table_cells():
         yield "table 1", partial(_cell, "table", cell, problems[cell.environment], frames)
     for cell in theory.horizon_cells():
-        yield "m and b", partial(_cell, "horizon", cell, full, frames)
+        # without a correction every V is determined; with one, in kernels of full rank only
+        determined = cell.update == "value" and cell.correction == "none"
+        yield "m and b", partial(_cell, "horizon", cell, plain if determined else full, frames)
     for correction in corrections:
         for k in SAMPLES[0 if correction == "none" else 1 :]:
             yield "k", partial(_samples, stochastic, correction, k, frames, checks)
