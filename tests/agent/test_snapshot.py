@@ -1,37 +1,57 @@
-"""Checkpoints of a replay that has run full: every place comes back as it was."""
-
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from cvaml.agent import population
-from cvaml.agent.snapshot import new_rows, with_rows
+from cvaml.agent import population, snapshot
 from cvaml.agent.state import Spec
+from cvaml.runs.checkpoints import Checkpoints
+
+SPEC = Spec(2, 1)
 
 
-def test_rows_of_a_full_replay_come_back():
-    spec, members, capacity = Spec(1, 1), 2, 16
-    replay = population.init_replay(spec, members, capacity)
-    rows = np.zeros(members, np.int64)
-    stored, chunks = rows.copy(), []
-    for step in range(40):
-        ended = np.array([step % 3 == 2, step % 5 == 4])  # the members' counts drift apart
-        number = np.full((members, 1), step, np.float32) + np.array([[0.0], [0.5]], np.float32)
-        off = np.zeros(members, bool)
-        replay = population.add(replay, number, number, number[:, 0], off, ended, number + 100)
+@pytest.mark.parametrize(("capacity", "round_to"), [(23, 4), (400, 512)])
+def test_chunks_put_the_replay_back(tmp_path, monkeypatch, generator, round_to, capacity):
+    """Members end episodes at their own times; the small replay overwrites itself many times."""
+    monkeypatch.setattr(snapshot, "_ROUND", round_to)
+    checkpoints = Checkpoints(tmp_path)
+    replay = population.init_replay(SPEC, 3, capacity)
+    rows, stored = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    for step in range(1, 121):
+        ended = generator.random(3) < [0.02, 0.3, 0.0]
+        numbers = np.full((3, 1), step, np.float32)
+        seen = np.repeat(numbers, 2, axis=1)
+        replay = population.add(
+            replay, seen, numbers, numbers[:, 0], ended, np.zeros(3, bool), seen + 0.5
+        )
         rows += 1 + ended
-        if step % 7 == 6:
-            chunk = new_rows(replay, stored, rows)
-            # As the checkpoints keep them: whole chunks, as long as any of their rows is needed.
-            chunks = [c for c in chunks if c.start + len(c.arrays["reward"]) > chunk.oldest]
-            covered = {r for c in [*chunks, chunk] for r in range(c.start, rows.max() + 1)}
-            assert set(range(chunk.oldest, int(rows.max()) + 1)) <= covered
-            chunks.append(chunk)
+        if generator.random() < 0.1 or step == 120:
+            checkpoints.save(
+                step, {"step": np.ones(1)}, {}, snapshot.new_rows(replay, stored, rows)
+            )
+            checkpoints.wait()
             stored = rows.copy()
-            empty = population.init_replay(spec, members, capacity)
-            restored = with_rows(empty, chunks)
-            for mine, theirs in zip(
-                jax.tree.leaves(restored.experience),
-                jax.tree.leaves(replay.experience),
-                strict=True,
-            ):
-                np.testing.assert_array_equal(mine, theirs)
+    found = checkpoints.restore()
+    assert found is not None
+    if capacity == 23:
+        assert len(found.rows) < 10  # what was overwritten is gone
+    empty = jax.tree.map(jnp.zeros_like, replay)
+    again = snapshot.with_rows(empty, found.rows)
+    for name, leaf in replay.experience._asdict().items():
+        np.testing.assert_array_equal(leaf, getattr(again.experience, name), err_msg=name)
+
+
+def test_nothing_new_is_no_chunk():
+    replay = population.init_replay(SPEC, 1, 8)
+    assert snapshot.new_rows(replay, np.array([3]), np.array([3])) is None
+
+
+def test_ended_episodes_keep_their_last_row():
+    replay = population.init_replay(SPEC, 2, 3)
+    one = np.ones((2, 1), np.float32)
+    no = np.zeros(2, bool)
+    for _ in range(2):
+        replay = population.add(replay, one.repeat(2, 1), one, one[:, 0], no, no, one.repeat(2, 1))
+    ended = snapshot.end_episodes(replay, np.array([False, True]))
+    assert ended.current_index.tolist() == [2, 0]
+    assert ended.is_full.tolist() == [False, True]

@@ -78,7 +78,7 @@ class TrainConfig:
         return tuple(self.seed + i for i in range(len(self.tasks)))
 
 
-def train_preset(name: str, out: Path, agent: AgentConfig | None = None) -> TrainConfig:
+def train_preset(name: str, out: Path | str, agent: AgentConfig | None = None) -> TrainConfig:
     """The intervals that go with a preset of the agent.
 
     Args:
@@ -89,7 +89,7 @@ def train_preset(name: str, out: Path, agent: AgentConfig | None = None) -> Trai
     Returns:
         The configuration, to be changed with `dataclasses.replace`.
     """
-    agent = preset(name) if agent is None else agent
+    agent, out = preset(name) if agent is None else agent, Path(out)
     if name == "paper":
         return TrainConfig(out=out, agent=agent)
     return TrainConfig(
