@@ -140,7 +140,11 @@ def value_problem(cell: Cell, problem: Problem) -> ValueProblem:
 
 
 def _model_cell(cell: Cell, problems: Sequence[Problem]) -> CellRegret:
-    """Start states are minimised independently, so suprema add up under the weights."""
+    """Start states are minimised independently, so suprema add up under the weights.
+
+    For m > 1 the class is that of m-step laws, as in Proposition 2.1; `rollout_regret` has
+    one-step models applied m times.
+    """
     starts, weights, owners = [], [], []
     for owner, problem in enumerate(problems):
         kernel, targets = problem.steps(cell.m), problem.targets(cell.b)
