@@ -68,6 +68,14 @@ def test_returns_stand_beside_published_ones_best_first(generator):
     assert any(row[:2] == ["TD-MPC2", "published"] for row in rows)
 
 
+def test_every_label_has_a_row_at_its_own_end(generator):
+    curves = [flat("a", "dog-run", 5.0, last=300), flat("b", "cup-catch", 7.0, last=700)]
+    curves.append(flat("b", "cup-catch", 9.0, "s", last=800))
+    rows = comparison.returns_table(curves, published_returns().head(0), generator).rows
+    assert [(row[0], row[2]) for row in rows] == [("b", 700), ("b", 300), ("a", 300)]
+    assert rows[0][5][0] == pytest.approx((7.0 + 9.0 * 7 / 8) / 2)
+
+
 def test_improvement_needs_five_runs_for_a_verdict(generator):
     def pair(runs):
         better = [flat("a", "dog-run", 100.0 + i, str(i)) for i in range(runs)]
@@ -158,9 +166,12 @@ def test_returns_outside_zero_to_thousand_get_no_score(tmp_path, generator):
     agent_run(tmp_path / "a", tasks=("Pendulum-v1", "Pendulum-v2"), level=300.0)
     (run,) = read_runs([tmp_path / "a"])
     run.metrics.loc[run.metrics["metric"] == "eval_return", "value"] -= 1000.0
-    keys = {item.key for item in control.control_section([run], generator).items}
-    assert "aggregates" not in keys
-    assert {"returns", "tasks"} <= keys
+    found = control.control_section([run], generator)
+    items = {item.key: item for item in found.items}
+    assert "aggregates" not in items
+    assert {"returns", "tasks"} <= set(items)
+    assert not items["tasks"].views[0].shared_y
+    assert "published" not in found.lead
 
 
 def test_everything_else_that_was_logged_is_one_view_each(tmp_path):

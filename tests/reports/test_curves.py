@@ -74,6 +74,18 @@ def test_members_with_settings_of_their_own_are_kept_apart(tmp_path):
     }
 
 
+def test_many_differing_settings_are_numbered_and_explained(tmp_path):
+    for name, value in (("a", 1), ("b", 2), ("c", 2)):
+        agent_run(tmp_path / name, settings=dict.fromkeys("wxyz", value))
+    runs = read_runs([tmp_path])
+    found = curves.by_label(curves.read_curves(runs, "eval_return"))
+    assert set(found) == {"cvaml-1-0 settings 1", "cvaml-1-0 settings 2"}
+    assert curves.numbered_labels(runs) == {
+        "cvaml-1-0 settings 1": "w=1 x=1 y=1 z=1",
+        "cvaml-1-0 settings 2": "w=2 x=2 y=2 z=2",
+    }
+
+
 def test_a_setting_that_only_some_runs_have_is_named(tmp_path):
     agent_run(tmp_path / "a", settings={"k": 4})
     agent_run(tmp_path / "b", settings={"k": 4, "noise": 0.1})

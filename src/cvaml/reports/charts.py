@@ -50,6 +50,8 @@ class View:
     y_label: str = ""
     x_log: bool = False
     y_log: bool = False
+    shared_y: bool = True
+    """Whether the panels have one scale of y."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def _view_json(view: View) -> dict[str, Any]:
         "yLabel": view.y_label,
         "xLog": view.x_log,
         "yLog": view.y_log,
+        "sharedY": view.shared_y,
         "panels": [
             {"title": panel.title, "series": [_series_json(series) for series in panel.series]}
             for panel in view.panels

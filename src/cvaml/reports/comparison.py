@@ -191,9 +191,6 @@ def _published_cell(by_task: pd.DataFrame, task: str) -> Cell:
 
 
 def _reached(curves: Sequence[Curve]) -> list[int]:
-    """The landmarks that some label has reached with all its runs, else the last common step."""
-    ends = [min(c.steps[-1] for c in own) for own in by_label(curves).values()]
-    starts = max(c.steps[0] for c in curves)
-    marks = [mark for mark in _LANDMARKS if mark <= max(ends) and mark >= starts]
-    last = int(min(ends))
-    return sorted({*marks, last}) if last >= starts else marks
+    """The landmarks that some label has reached with all its runs, and where each label ends."""
+    ends = {int(min(c.steps[-1] for c in own)) for own in by_label(curves).values()}
+    return sorted({*(mark for mark in _LANDMARKS if mark <= max(ends)), *ends})

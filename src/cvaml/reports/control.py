@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cvaml.reports import statistics
-from cvaml.reports.charts import Chart, Item, Panel, Section, Series, View
+from cvaml.reports.charts import Chart, Item, Panel, Section, Series, Table, View
 from cvaml.reports.comparison import (
     BEST_RETURN,
     ENOUGH_RUNS,
@@ -24,6 +24,7 @@ from cvaml.reports.curves import (
     is_ablation,
     metric_names,
     note,
+    numbered_labels,
     on_common_steps,
     read_curves,
     task_sets,
@@ -55,6 +56,7 @@ def control_section(runs: Sequence[Run], generator: np.random.Generator) -> Sect
         improvement_table(curves, generator),
         *diagnostics_charts(runs, generator),
         metrics_chart(runs),
+        names_table(runs),
     ]
     few = min(len({c.run for c in own}) for own in cells(curves).values())
     return Section(
@@ -63,7 +65,7 @@ def control_section(runs: Sequence[Run], generator: np.random.Generator) -> Sect
         f"Returns of evaluation episodes, one seed a run. Intervals are stratified 95 % bootstrap "
         f"intervals over runs. With fewer than {ENOUGH_RUNS} runs of a task no verdict is given; "
         f"the smallest number here is {few}. A curve over several runs ends where the shortest "
-        f"of them ends. {SOURCE if len(published) else ''}",
+        f"of them ends. {SOURCE if (published['task'] != ALL_TASKS).any() else ''}",
         [item for item in items if item is not None],
     )
 
@@ -150,7 +152,8 @@ def task_chart(
             ]
         panels.append(Panel(task, series))
     caption = "Mean return of each task over runs, with 95 % intervals; single runs can be added."
-    view = View("mean return", panels, STEPS, "return")
+    shared = len(_scored(curves)) == len(curves)
+    view = View("mean return", panels, STEPS, "return", shared_y=shared)
     return Chart("tasks", "Returns by task", caption, [view])
 
 
@@ -193,8 +196,8 @@ def diagnostics_charts(runs: Sequence[Run], generator: np.random.Generator) -> l
     ):
         views = []
         curves = read_curves(runs, metric)
-        sets = task_sets(curves) or {t: [t] for t in sorted({c.task for c in curves})}
-        for group, tasks in sets.items():
+        single = {task: [task] for task in sorted({c.task for c in curves})}
+        for group, tasks in (task_sets(curves) | single).items():
             found = [
                 _mean_series(label, own, statistics.mean, generator)
                 for label, own in complete(curves, tasks).items()
@@ -223,13 +226,20 @@ def metrics_chart(runs: Sequence[Run]) -> Chart | None:
                 )
         if panels:
             found_panels = [Panel(task, series) for task, series in panels.items()]
-            views.append(View(metric, found_panels, STEPS, metric))
+            views.append(View(metric, found_panels, STEPS, metric, shared_y=False))
     if not views:
         return None
     caption = (
         "Everything else that was logged while learning: the mean over runs, one metric a view."
     )
     return Chart("metrics", "Other metrics", caption, views)
+
+
+def names_table(runs: Sequence[Run]) -> Table | None:
+    """What the names with a number of settings stand for."""
+    rows = [[label, meaning] for label, meaning in numbered_labels(runs).items()]
+    caption = "Runs of one variant that differ in many settings are numbered."
+    return Table("names", "Settings", caption, ["name", "settings"], rows) if rows else None
 
 
 def _scored(curves: Sequence[Curve]) -> list[Curve]:

@@ -29,6 +29,7 @@ _IDENTITY = {
     "threads",
 }
 
+_MOST_SETTINGS = 3
 _ORDER = ("cvaml-1-0", "cvaml-1-1", "vaml-1-0", "vaml-1-1", "aux-only", "td3")
 
 
@@ -66,10 +67,10 @@ def read_curves(runs: Sequence[Run], metric: str) -> list[Curve]:
         for key, rows in table.groupby(["variant", "model", "task", "seed"], sort=False):
             variant, model, task, seed = map(str, key)
             rows = rows.drop_duplicates("env_step", keep="last").sort_values("env_step")
-            label = variant + (" deterministic" if model == "deterministic" else "")
+            suffix, _ = suffixes[str(run.path), variant, model, seed]
             curves.append(
                 Curve(
-                    label=label + suffixes[str(run.path), variant, model, seed],
+                    label=_name(variant, model) + suffix,
                     task=task,
                     run=f"{run.path} seed {seed}",
                     steps=rows["env_step"].to_numpy(np.float64),
@@ -77,6 +78,20 @@ def read_curves(runs: Sequence[Run], metric: str) -> list[Curve]:
                 )
             )
     return curves
+
+
+def numbered_labels(runs: Sequence[Run]) -> dict[str, str]:
+    """The labels that end in a number of settings, with those settings."""
+    suffixes = _suffixes([run for run in runs if run.metrics is not None])
+    return {
+        _name(variant, model) + suffix: meaning
+        for (_, variant, model, _), (suffix, meaning) in suffixes.items()
+        if meaning
+    }
+
+
+def _name(variant: str, model: str) -> str:
+    return f"{variant} deterministic" if model == "deterministic" else variant
 
 
 def metric_names(runs: Iterable[Run]) -> list[str]:
@@ -138,8 +153,8 @@ def _rows(
     return sorted(by_task.items())
 
 
-def _suffixes(runs: Sequence[Run]) -> dict[tuple[str, str, str, str], str]:
-    """Per run, variant, model and seed, the settings in which it differs from its namesakes."""
+def _suffixes(runs: Sequence[Run]) -> dict[tuple[str, str, str, str], tuple[str, str]]:
+    """Per run, variant, model and seed, the end of its label and what a numbered one means."""
     settings: dict[tuple[str, str, str, str], dict[str, str]] = {}
     for run in runs:
         assert run.metrics is not None
@@ -151,11 +166,17 @@ def _suffixes(runs: Sequence[Run]) -> dict[tuple[str, str, str, str], str]:
         values = seen.setdefault((variant, model), {})
         for key, value in own.items():
             values.setdefault(key, set()).add(value)
-    suffixes = {}
+    suffixes: dict[tuple[str, str, str, str], tuple[str, str]] = {}
+    numbers: dict[tuple[str, str], dict[str, int]] = {}
     for place, own in settings.items():
         several = sorted(key for key, found in seen[place[1:3]].items() if len(found) > 1)
-        said = [f" {key.rsplit('.', 1)[-1]}={own.get(key, 'unset')}" for key in several]
-        suffixes[place] = "".join(said)
+        said = [f"{key.rsplit('.', 1)[-1]}={own.get(key, 'unset')}" for key in several]
+        if len(said) > _MOST_SETTINGS:  # too long for a legend: numbered, spelled out in a table
+            known = numbers.setdefault(place[1:3], {})
+            number = known.setdefault(" ".join(said), len(known) + 1)
+            suffixes[place] = (f" settings {number}", " ".join(said))
+        else:
+            suffixes[place] = ("".join(f" {one}" for one in said), "")
     return suffixes
 
 

@@ -55,7 +55,9 @@ def _draw(chart: Chart, looks: Looks) -> "Figure":
     height = 0.9 + 0.24 * longest if bars else 2.3 if len(view.panels) > 1 else 3.2
     width = 6.4 if columns == 1 else 2.7 * columns
     figure = Figure(figsize=(width, rows * height + 0.6), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=not bars and "all").ravel()
+    axes = figure.subplots(
+        rows, columns, squeeze=False, sharey="all" if view.shared_y and not bars else "none"
+    ).ravel()
     for axis in axes[len(view.panels) :]:
         axis.set_visible(False)
     for i, (axis, panel) in enumerate(zip(axes, view.panels, strict=False)):
@@ -69,8 +71,9 @@ def _draw(chart: Chart, looks: Looks) -> "Figure":
     figure.suptitle(f"{chart.title}: {view.label}" if view.label else chart.title, fontsize=10)
     if bars:
         return figure
-    if not view.y_log and axes[0].dataLim.y0 >= 0:
-        axes[0].set_ylim(bottom=0)
+    for axis in axes[: 1 if view.shared_y else len(view.panels)]:
+        if not view.y_log and axis.dataLim.y0 >= 0:
+            axis.set_ylim(bottom=0)
     if len(view.panels) == 1 and len(_named(view)) <= 20:
         _end_labels(figure, axes[0], view.panels[0], looks)
     else:

@@ -259,7 +259,8 @@ class ChartView {
     const y = extent(shown, "y", this.yLog), x = extent(shown, "x", this.xLog);
     const widths = boxes.map((box) => box.clientWidth); // read all before writing any
     view.panels.forEach((panel, i) => {
-      if (lines) new LinePanel(this, panel, boxes[i], widths[i], x, y);
+      const own = view.sharedY ? y : extent(this.visible(panel.series), "y", this.yLog);
+      if (lines) new LinePanel(this, panel, boxes[i], widths[i], x, own);
       else drawBars(this, panel, boxes[i], widths[i]);
     });
     if (focused >= 0 && boxes[focused]) boxes[focused].focus();
