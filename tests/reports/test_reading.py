@@ -40,6 +40,15 @@ def test_finds_runs_below_a_folder_once(tmp_path):
     assert runs[1].metrics is not None
 
 
+def test_a_study_with_a_configuration_of_its_own_is_read_by_its_cells(tmp_path):
+    agent_run(tmp_path / "dmc" / "cell-a")
+    agent_run(tmp_path / "dmc" / "cell-b", "vaml-1-0")
+    (tmp_path / "dmc" / "config.json").write_text(json.dumps({"study": "dmc"}))
+    (tmp_path / "dmc" / "summary.csv").write_text("variant,mean\ncvaml-1-0,1\n")
+    runs = read_runs([tmp_path / "dmc"])
+    assert [run.path.name for run in runs] == ["cell-a", "cell-b"]
+
+
 def test_reads_a_loose_file_with_its_configuration_beside(tmp_path):
     folder = agent_run(tmp_path / "run", "vaml-1-1")
     loose = tmp_path / "kept" / "vaml.parquet"

@@ -69,8 +69,8 @@ def _find(path: Path) -> list[Path]:
     level, found = [path], []
     try:
         for _ in range(_DEPTH + 1):
-            found += [folder for folder in level if (folder / "config.json").is_file()]
-            rest = [folder for folder in level if not (folder / "config.json").is_file()]
+            found += [folder for folder in level if _is_run(folder)]
+            rest = [folder for folder in level if not _is_run(folder)]
             found += sorted(file for folder in rest for file in folder.glob("*.parquet"))
             level = sorted(sub for folder in rest for sub in folder.iterdir() if sub.is_dir())
     except OSError as error:
@@ -78,6 +78,13 @@ def _find(path: Path) -> list[Path]:
     if not found:
         raise UserError(f"{path} holds no run: there is no config.json in it or below it")
     return found
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder is a run itself, not a study whose cells are runs."""
+    if not (folder / "config.json").is_file():
+        return False
+    return not any((sub / "config.json").is_file() for sub in folder.iterdir() if sub.is_dir())
 
 
 def _read_folder(folder: Path) -> Run:
