@@ -161,7 +161,9 @@ def test_the_command_completes_and_recomputes_nothing(tmp_path, capsys, monkeypa
     assert "left" in printed.err
     names = {"results.parquet", "summary.csv", "figure.png", "figure.pdf", "config.json"}
     assert names <= {path.name for path in out.iterdir()}
-    assert json.loads((out / "config.json").read_text())["study"] == "cliffwalk"
+    stored = json.loads((out / "config.json").read_text())
+    assert stored["study"] == "cliffwalk"
+    assert stored["settings"]["device"] in ("cpu", "gpu", "tpu")
     results = pd.read_parquet(out / "results.parquet")
     assert len(results) == 2 * 2 * 2 * 3
     summary = pd.read_csv(out / "summary.csv")

@@ -98,22 +98,39 @@ class Cell:
 def main(config: Config) -> int:
     """Runs what is missing, writes the results and prints a short table."""
     todo = cells(config)
+    import jax
+
     from cvaml.runs.folder import RunFolder
     from cvaml.runs.lock import locked
 
-    settings = dataclasses.asdict(config)
+    # Another type of device rounds differently, so a folder belongs to one.
+    settings = dataclasses.asdict(config) | {"device": jax.default_backend()}
     del settings["out"]
     folder = RunFolder.open(config.out, "cliffwalk", settings)
     with locked(folder.path):
         if folder.done is None:
             _run_missing(folder, todo)
             merge(folder, todo)
+    say(folder)
+    return 0
+
+
+def open_folder(config: Config) -> "RunFolder":
+    """The run folder of everything that determines the results."""
+    from cvaml.runs.folder import RunFolder
+
+    settings = dataclasses.asdict(config)
+    del settings["out"]
+    return RunFolder.open(config.out, "cliffwalk", settings)
+
+
+def say(folder: "RunFolder") -> None:
+    """Prints the short table and where the files are."""
     from cvaml.reports.cliffwalk import short_table
 
     print(short_table(folder.path))
     files = ("results.parquet", "summary.csv", "figure.png", "figure.pdf", "config.json")
     print(f"\n{folder.path}: {', '.join(files)}")
-    return 0
 
 
 def cells(config: Config) -> list[Cell]:
