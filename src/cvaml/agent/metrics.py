@@ -23,6 +23,7 @@ METRICS: dict[str, str] = {
     "loss/vaml": "Value-aware loss, in units of the value scale; may be negative.",
     "loss/aux": "Auxiliary latent loss.",
     "loss/reward": "Squared reward error, in units of the reward scale.",
+    "loss/continuation": "Binary cross-entropy of whether the episode goes on.",
     "loss/critic": "Mean of both critics' TD losses (cross-entropy, or squared error).",
     "loss/actor": "Minus the scaled value of the actor's actions, plus the pre-tanh penalty.",
     "correction": "Mean of what the variance correction subtracts, in squared value units.",

@@ -41,7 +41,7 @@ class Layer(eqx.Module):
     ) -> Float[Array, "*l o"]:
         """The activations; `x` and `action` broadcast against each other."""
         y = self.linear(x)
-        if action is not None:
+        if action is not None and self.action is not None:
             y = _add(y, action @ self.action)
         return mish(_affine(standardise(y), self.scale, self.shift))
 
@@ -55,6 +55,8 @@ class Prediction(NamedTuple):
     """Log standard deviation; unused by a deterministic model."""
     reward: Float[Array, "*n"]
     """Predicted reward."""
+    continues: Float[Array, "*n"]
+    """Logit of the probability that the episode does not terminate."""
 
 
 class Encoder(eqx.Module):
@@ -72,14 +74,14 @@ class Encoder(eqx.Module):
 
 
 class Dynamics(eqx.Module):
-    """Latent state and action to the next latent state's distribution and the reward."""
+    """Latent state and action to the next latent state's distribution, reward and end."""
 
     first: Layer
     second: Layer
     mean: Linear
     log_std: Linear
-    reward_hidden: Layer
-    reward: Linear
+    outcome_hidden: Layer
+    outcome: Linear
     norm: str = eqx.field(static=True)
     group: int = eqx.field(static=True)
     bounds: tuple[float, float] = eqx.field(static=True)
@@ -87,11 +89,13 @@ class Dynamics(eqx.Module):
     def __call__(self, z: Float[Array, "*n d"], action: Float[Array, "*k a"]) -> Prediction:
         """The prediction; `z` and `action` broadcast against each other."""
         hidden = self.second(self.first(z, action))
+        outcome = self.outcome(self.outcome_hidden(hidden))
         low, high = self.bounds
         return Prediction(
             mean=latent_norm(self.mean(hidden), self.norm, self.group),
             log_std=low + (high - low) * jax.nn.sigmoid(self.log_std(hidden)),
-            reward=self.reward(self.reward_hidden(hidden))[..., 0],
+            reward=outcome[..., 0],
+            continues=outcome[..., 1],
         )
 
 
@@ -248,8 +252,9 @@ def init_networks(
             second=draws.layer(width, width),
             mean=draws.linear(width, latent),
             log_std=log_std,
-            reward_hidden=draws.layer(width, width),
-            reward=draws.linear(width, 1, 0.0),
+            outcome_hidden=draws.layer(width, width),
+            # Reward 0, and termination so unlikely that no value is discounted by it.
+            outcome=Linear(draws.linear(width, 2, 0.0).weight, jnp.array([0.0, 6.0])),
             norm=norm,
             group=group,
             bounds=(net.log_std_min, net.log_std_max),

@@ -6,7 +6,7 @@ Stop-gradients decide who learns from what:
 |---|---|---|---|---|
 | value-aware, b = 0 | yes | yes | - | - |
 | value-aware, b >= 1 | yes | yes | yes | - |
-| auxiliary, reward | yes | yes | - | - |
+| auxiliary, reward, continuation | yes | yes | - | - |
 | TD, real rows | yes | - | yes | - |
 | TD, model rows | - | - | yes | - |
 | actor | - | - | - | yes |
@@ -21,7 +21,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.networks import Actor, Critic, Networks, ValueHead
 from cvaml.agent.replay import Masks, Rows, sequence_masks
-from cvaml.agent.rollout import auxiliary, reward_errors, rollout, sample
+from cvaml.agent.rollout import (
+    auxiliary,
+    continuation_losses,
+    reward_errors,
+    rollout,
+    sample,
+)
 from cvaml.agent.state import AgentState, Moments
 from cvaml.losses import value_targets
 
@@ -33,6 +39,8 @@ class Imagined(NamedTuple):
     """Model steps that replace the last real transitions of the critics' batch."""
 
     reward: Float[Array, " n"]
+    continues: Float[Array, " n"]
+    """Probability that the episode goes on."""
     successor: Float[Array, "n d"]
     values: Float[Array, "2 n"]
     """Of the successors, by both target critics."""
@@ -159,7 +167,9 @@ def look(
         before_tanh=before_tanh,
         later=later,
         later_values=values[:, : batch * steps].reshape(2, batch, steps),
-        imagined=Imagined(step.reward, successor, values[:, batch * steps :]),
+        imagined=Imagined(
+            step.reward, jax.nn.sigmoid(step.continues), successor, values[:, batch * steps :]
+        ),
         value_scale=value_scale,
         reward_scale=reward_scale,
     )
@@ -168,7 +178,7 @@ def look(
 def model_loss(
     view: View, key: PRNGKeyArray, config: AgentConfig
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Value-aware, auxiliary and reward loss of the latent model, weighted."""
+    """Value-aware, auxiliary, reward and continuation loss of the latent model, weighted."""
     variant, settings = config.variant, view.state.settings
     total: Float[Array, ""] = jnp.zeros(())
     metrics: Metrics = {}
@@ -193,8 +203,10 @@ def model_loss(
         total = total + settings.aux * aux
     rewards = reward_errors(trajectories, view.rows.reward[:, :m], view.reward_scale)
     reward = _weighted_mean(rewards, exists)
-    metrics["loss/reward"] = reward
-    return total + settings.reward * reward, metrics
+    ends = continuation_losses(trajectories, view.rows.terminated[:, :m])
+    continuation = _weighted_mean(ends, exists)
+    metrics |= {"loss/reward": reward, "loss/continuation": continuation}
+    return total + settings.reward * (reward + continuation), metrics
 
 
 def value_aware_loss(
@@ -239,15 +251,15 @@ def value_aware_targets(
     """The b-step targets of the real states 1 .. m, and which of them the episode allows.
 
     For b = 0 each critic's own target value, for b >= 1 rewards and the smaller of the two. After
-    a termination rewards and values are 0; a target that would reach behind a truncation is masked.
+    a termination rewards and values are 0. Masked are targets that would reach behind a truncation,
+    and for b = 0 terminal states: no critic is trained there, and the continuation says they end.
     """
     m, b = config.variant.m, config.variant.b
     masks = view.masks
     running = 1.0 - masks.ended
     valid = masks.exists[:, 1 : m + 1] & ~masks.crossed[:, 1 + b : m + b + 1]
     if b == 0:
-        targets = view.later_values[:, :, :m] * running[None, :, 1 : m + 1]
-        return targets, valid.astype(jnp.float32)
+        return view.later_values[:, :, :m], valid * running[:, 1 : m + 1]
     values = jnp.min(view.later_values, axis=0) * running[:, 1:]
     rewards = view.rows.reward[:, 1 : m + b] * running[:, 1 : m + b]
     discounts = config.discount * (1.0 - view.rows.terminated[:, 1 : m + b])
@@ -271,12 +283,12 @@ def critic_loss(
     on_policy = stop(jnp.tanh(view.before_tanh[real:]))
     action = jnp.concatenate([rows.action[:real, 0], on_policy])
     reward = jnp.concatenate([rows.reward[:real, 0], imagined.reward])
-    discount = config.discount * (1.0 - rows.terminated[:, 0].at[real:].set(False))
+    goes_on = jnp.concatenate([1.0 - rows.terminated[:real, 0], imagined.continues])
     next_values = jnp.concatenate([view.later_values[:, :real, 0], imagined.values], axis=1)
     if config.loss.target_noise > 0:
         successor = jnp.concatenate([view.later[:real, 0], imagined.successor])
         next_values = _smoothed_values(view, successor, key, config)
-    target = stop(reward + discount * jnp.min(next_values, axis=0))
+    target = stop(reward + config.discount * goes_on * jnp.min(next_values, axis=0))
     outputs = jax.vmap(lambda critic: critic(z, action))(networks.critics)
     losses = jax.vmap(head.loss, in_axes=(0, None, None))(outputs, target, view.value_scale)
     # A model row starts at a real state, whatever happened on leaving it.

@@ -64,7 +64,9 @@ def elite_weights(
     """
     best = jax.lax.top_k(scores, elites)[0]
     spread = jnp.std(best)
-    scaled = (scores - best[0]) / (temperature * jnp.maximum(spread, 1e-8 * (1 + jnp.abs(best[0]))))
+    # The floor is the rounding error of the scores: below it there is nothing to weigh.
+    floor = 1e-7 * jnp.abs(best[0]) + 1e-12
+    scaled = (scores - best[0]) / (temperature * jnp.maximum(spread, floor))
     weights = jnp.where(scores >= best[-1], jnp.exp(scaled), 0)
     return weights / jnp.sum(weights), spread
 
@@ -95,7 +97,11 @@ def plan(
     Returns:
         The last distribution.
     """
-    evaluate = jax.vmap(lambda actions: score(state, actions, step, value, discount))
+
+    @jax.vmap
+    def evaluate(actions: Float[Array, "h a"]) -> Float[Array, ""]:
+        return score(state, actions, step, value, discount)
+
     noise = jax.random.normal(key, (config.iterations, config.samples, *start.shape))
     start_score = evaluate(start[None])
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,14 @@ from cvaml.agent.networks import Networks, ValueHead
 from cvaml.agent.objective import Metrics, normalise, state_values
 from cvaml.agent.planner import plan
 from cvaml.agent.state import AgentState
+
+
+class Imagined(NamedTuple):
+    """Where a plan has led."""
+
+    z: Float[Array, " d"]
+    alive: Float[Array, ""]
+    """Probability that the episode has not terminated on the way."""
 
 
 def act_member(
@@ -47,12 +56,10 @@ def act_member(
         z = z.astype(networks.actor.out.weight.dtype)
         found = plan(
             plan_key,
-            z,
+            Imagined(z, jnp.ones((), z.dtype)),
             _actor_plan(networks, z, config.planner.horizon),
-            lambda z, a: _mean_step(networks, z, a),
-            lambda z: jnp.mean(
-                state_values(networks.critics, networks.actor, z, ValueHead.of(config.network))
-            ),
+            lambda state, action: _mean_step(networks, state, action),
+            lambda state: _value(networks, state, ValueHead.of(config.network)),
             config.discount,
             config.planner,
         )
@@ -69,21 +76,27 @@ def act_member(
 
 
 def _mean_step(
-    networks: Networks, z: Float[Array, " d"], action: Float[Array, " a"]
-) -> tuple[Float[Array, " d"], Float[Array, ""]]:
-    """The model's mean next state and reward."""
-    prediction = networks.dynamics(z, action.astype(z.dtype))
-    return prediction.mean, prediction.reward
+    networks: Networks, state: Imagined, action: Float[Array, " a"]
+) -> tuple[Imagined, Float[Array, ""]]:
+    """The model's mean next state, and its reward if the episode still runs."""
+    prediction = networks.dynamics(state.z, action.astype(state.z.dtype))
+    alive = state.alive * jax.nn.sigmoid(prediction.continues)
+    return Imagined(prediction.mean, alive), state.alive * prediction.reward
+
+
+def _value(networks: Networks, state: Imagined, head: ValueHead) -> Float[Array, ""]:
+    """Mean value of both critics, if the episode still runs."""
+    values = state_values(networks.critics, networks.actor, state.z, head)
+    return state.alive * jnp.mean(values)
 
 
 def _actor_plan(networks: Networks, z: Float[Array, " d"], horizon: int) -> Float[Array, "h a"]:
     """The actor's actions along the model's mean trajectory: where planning starts."""
-    actions = []
-    for _ in range(horizon):
-        action = jnp.tanh(networks.actor(z))
-        actions.append(action.astype(jnp.float32))
-        z, _ = _mean_step(networks, z, action)
-    return jnp.stack(actions)
+    actions = [jnp.tanh(networks.actor(z))]
+    for _ in range(horizon - 1):
+        z = networks.dynamics(z, actions[-1]).mean
+        actions.append(jnp.tanh(networks.actor(z)))
+    return jnp.stack(actions).astype(jnp.float32)
 
 
 def _explore(
@@ -98,7 +111,8 @@ def _cast(networks: Networks, config: AgentConfig) -> Networks:
     """The networks in the planner's arithmetic; scores are summed in float32 all the same."""
     if config.planner.precision != "bfloat16":
         return networks
-    return jax.tree.map(lambda x: x.astype(jnp.bfloat16), networks)
+    cast: Networks = jax.tree.map(lambda x: x.astype(jnp.bfloat16), networks)
+    return cast
 
 
 @contextlib.contextmanager

@@ -48,7 +48,8 @@ def init_population(
         The states with a leading member axis.
     """
     each = member_settings(config, len(keys), settings)
-    return _init(keys, each, config, spec)
+    state: AgentState = _init(keys, each, config, spec)
+    return state
 
 
 def act(
@@ -74,7 +75,8 @@ def act(
         Actions in [-1, 1] and the planner's statistics, one number per member.
     """
     inputs = (state, jnp.asarray(observation, jnp.float32), keys)
-    return _act(*inputs, np.int32(step), config, explore, _mesh(state))
+    found: tuple[Array, Metrics] = _act(*inputs, np.int32(step), config, explore, _mesh(state))
+    return found
 
 
 def update(
@@ -92,12 +94,15 @@ def update(
     Returns:
         The new state, and metrics averaged over the updates, one number per member.
     """
-    return _update(state, replay, keys, config, n_updates, _mesh(state))
+    mesh = _mesh(state)
+    new: tuple[AgentState, Metrics] = _update(state, replay, keys, config, n_updates, mesh)
+    return new
 
 
 def diagnose(state: AgentState, replay: Replay, keys: Keys, config: AgentConfig) -> Metrics:
     """The costly metrics (`vaml_error`, entropy and the like), one number per member."""
-    return _diagnose(state, replay, keys, config, _mesh(state))
+    found: Metrics = _diagnose(state, replay, keys, config, _mesh(state))
+    return found
 
 
 def init_replay(spec: Spec, members: int, rows: int, *, devices: int = 1) -> Replay:
@@ -244,7 +249,8 @@ def _act(
 ) -> tuple[Array, Metrics]:
     folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, step)
     one = partial(act_member, config=config, explore=explore)
-    return _over_members(one, mesh)(state, observation, folded)
+    found: tuple[Array, Metrics] = _over_members(one, mesh)(state, observation, folded)
+    return found
 
 
 @partial(jax.jit, static_argnames=("config", "n_updates", "mesh"), donate_argnames="state")
@@ -257,14 +263,17 @@ def _update(
     mesh: Mesh | None,
 ) -> tuple[AgentState, Metrics]:
     one = partial(update_member, config=config, n_updates=n_updates)
-    return _over_members(one, mesh)(state, replay, keys)
+    new: tuple[AgentState, Metrics] = _over_members(one, mesh)(state, replay, keys)
+    return new
 
 
 @partial(jax.jit, static_argnames=("config", "mesh"))
 def _diagnose(
     state: AgentState, replay: Replay, keys: Keys, config: AgentConfig, mesh: Mesh | None
 ) -> Metrics:
-    return _over_members(partial(diagnose_member, config=config), mesh)(state, replay, keys)
+    one = partial(diagnose_member, config=config)
+    found: Metrics = _over_members(one, mesh)(state, replay, keys)
+    return found
 
 
 @partial(jax.jit, static_argnames="mesh", donate_argnames="replay")

@@ -13,11 +13,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flashbax.buffers import trajectory_buffer as flashbax
+from flashbax.buffers.trajectory_buffer import TrajectoryBufferState as Replay
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cvaml.agent.state import Spec
-
-Replay = flashbax.TrajectoryBufferState
 
 
 class Rows(NamedTuple):
@@ -102,7 +101,8 @@ def add_member(
 def sample_member(replay: Replay, key: PRNGKeyArray, batch: int, length: int) -> Rows:
     """Sequences of consecutive rows, uniform over all starts; mask them by `sequence_masks`."""
     with jax.numpy_rank_promotion("allow"):  # Flashbax adds shapes [batch, 1] and [length]
-        return flashbax.sample(replay, key, batch, length, period=1).experience
+        rows: Rows = flashbax.sample(replay, key, batch, length, period=1).experience
+    return rows
 
 
 def sequence_masks(rows: Rows) -> Masks:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from cvaml.agent.networks import Dynamics, Prediction
 from cvaml.losses import gaussian_mixture_nll, gaussian_nll, squared_error
@@ -92,7 +92,7 @@ def auxiliary(
             return gaussian_mixture_nll(mean, log_std, target)
         return jnp.mean(jax.vmap(gaussian_nll, in_axes=(0, 0, None))(mean, log_std, target))
 
-    batched = jax.vmap(one, in_axes=(Prediction(1, 1, 1), 0))
+    batched = jax.vmap(one, in_axes=(1, 0))
     steps = jnp.swapaxes(targets, 0, 1)
     first = batched(trajectories.first, steps[0])
     later = jax.vmap(batched)(trajectories.later, steps[1:])
@@ -106,4 +106,14 @@ def reward_errors(
     first = jnp.square((trajectories.first.reward[0] - rewards[:, 0]) / scale)
     real = rewards.T[1:, None]
     later = jnp.mean(jnp.square((trajectories.later.reward - real) / scale), axis=1)
+    return jnp.concatenate([first[:, None], later.T], axis=1)
+
+
+def continuation_losses(
+    trajectories: Rollout, terminated: Bool[Array, "batch m"]
+) -> Float[Array, "batch m"]:
+    """Binary cross-entropy of every step's continuation, averaged over the samples."""
+    sign = jnp.where(terminated, 1.0, -1.0)
+    first = jax.nn.softplus(sign[:, 0] * trajectories.first.continues[0])
+    later = jnp.mean(jax.nn.softplus(sign.T[1:, None] * trajectories.later.continues), axis=1)
     return jnp.concatenate([first[:, None], later.T], axis=1)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
@@ -172,4 +172,6 @@ def member_settings(
     }
     # Built leaf by leaf: the fields are annotated for one member, the arrays hold S of them.
     template = MemberSettings(**{name: jnp.zeros(()) for name in arrays})
-    return jax.tree.unflatten(jax.tree.structure(template), [arrays[n] for n in values])
+    tree = jax.tree.structure(template)
+    found: MemberSettings = jax.tree.unflatten(tree, [arrays[name] for name in values])
+    return found
