@@ -20,6 +20,7 @@ COMMANDS = {
     "cliffwalk": ("cvaml.experiments.cliffwalk", "Control with low-rank models on a cliff."),
     "bench": ("cvaml.experiments.bench", "Measure training against the bare simulator."),
     "evaluate": ("cvaml.experiments.evaluate", "Evaluate a trained run, and film it."),
+    "sweep": ("cvaml.experiments.sweep", "Run a study's cells, here or on a Ray cluster."),
     "runs": ("cvaml.experiments.runs", "List, show or export runs."),
     "report": ("cvaml.experiments.report", "Build one page and figures from run folders."),
 }

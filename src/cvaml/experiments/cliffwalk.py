@@ -97,16 +97,10 @@ class Cell:
 
 def main(config: Config) -> int:
     """Runs what is missing, writes the results and prints a short table."""
-    todo = cells(config)
-    import jax
-
-    from cvaml.runs.folder import RunFolder
     from cvaml.runs.lock import locked
 
-    # Another type of device rounds differently, so a folder belongs to one.
-    settings = dataclasses.asdict(config) | {"device": jax.default_backend()}
-    del settings["out"]
-    folder = RunFolder.open(config.out, "cliffwalk", settings)
+    todo = cells(config)
+    folder = open_folder(config)
     with locked(folder.path):
         if folder.done is None:
             _run_missing(folder, todo)
@@ -117,9 +111,12 @@ def main(config: Config) -> int:
 
 def open_folder(config: Config) -> "RunFolder":
     """The run folder of everything that determines the results."""
+    import jax
+
     from cvaml.runs.folder import RunFolder
 
-    settings = dataclasses.asdict(config)
+    # Another type of device rounds differently, so a folder belongs to one.
+    settings = dataclasses.asdict(config) | {"device": jax.default_backend()}
     del settings["out"]
     return RunFolder.open(config.out, "cliffwalk", settings)
 

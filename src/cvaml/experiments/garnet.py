@@ -100,8 +100,8 @@ def main(config: Config) -> int:
     folder = open_folder(config, "garnet", arms, device)
     fresh = complete(folder, cells, device, config.workers, "garnet")
     if fresh or not all(folder.file(name).exists() for name in OUTPUTS):
-        _write_results(folder, cells)
-    _say(folder)
+        write_results(folder, cells)
+    say(folder)
     return 0
 
 
@@ -250,7 +250,7 @@ def table_of(cell: Cell) -> str:
     return f"cells/{cell.name}.parquet"
 
 
-def _write_results(folder: "RunFolder", cells: Sequence[Cell]) -> None:
+def write_results(folder: "RunFolder", cells: Sequence[Cell]) -> None:
     """Joins the cells' tables without holding them all, then writes the report."""
     import pyarrow.parquet as parquet
 
@@ -267,7 +267,7 @@ def _write_results(folder: "RunFolder", cells: Sequence[Cell]) -> None:
     write_report(folder)
 
 
-def _say(folder: "RunFolder") -> None:
+def say(folder: "RunFolder") -> None:
     """Prints the table, the findings and where the files are."""
     import pandas as pd
 

@@ -61,10 +61,10 @@ class Progress:
         rate = (self.done - self.before) / max(elapsed, 1e-9)
         left = (self.total - self.done) / max(rate, 1e-9)
         text = f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.3g} {self.unit}/s"
-        return f"{text}, {_clock(left)} left{', ' + note if note else ''}"
+        return f"{text}, {clock(left)} left{', ' + note if note else ''}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     """Seconds as h:mm:ss or m:ss."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
