@@ -8,15 +8,16 @@ overwrites. A sampled sequence may run over an episode's end; `sequence_masks` s
 states belong to the episode it starts in.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from flashbax.buffers import trajectory_buffer as flashbax
-from flashbax.buffers.trajectory_buffer import TrajectoryBufferState as Replay
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cvaml.agent.state import Spec
+
+Replay: TypeAlias = flashbax.TrajectoryBufferState
 
 
 class Rows(NamedTuple):
