@@ -57,7 +57,7 @@ def test_refused_names(name, message):
 
 
 def test_k_must_fit():
-    with pytest.raises(ValueError, match="k must be at least 2"):
+    with pytest.raises(UserError, match="k must be at least 2"):
         variant("cvaml-1-0", k=1)
     with pytest.raises(UserError, match="draws no model samples"):
         variant("mle", k=4)

@@ -142,7 +142,8 @@ def _explained(
     centre = jax.vmap(_mean, in_axes=(1, None))(target, weights)
     error = _mean(jnp.sum(jnp.square(prediction - target), axis=1), weights)
     variance = _mean(jnp.sum(jnp.square(target - centre[None]), axis=1), weights)
-    return 1 - error / jnp.maximum(variance, 1e-12)
+    # A batch in which nothing varies has nothing to explain: the floor keeps it from dominating.
+    return 1 - error / jnp.maximum(variance, 1e-6)
 
 
 def _correlation(

@@ -70,7 +70,7 @@ def gaussian_entropy(log_std: Float[Array, " d"]) -> Float[Array, ""]:
 
 
 def squared_error(prediction: Float[Array, " d"], target: Float[Array, " d"]) -> Float[Array, ""]:
-    r"""The auxiliary loss of a deterministic model, equation 5.
+    r"""The auxiliary loss of a deterministic model, equation 6.
 
     $$\bigl\|\hat f^m(\varphi(x)) - [\varphi(x^{(m)})]_\mathrm{sg}\bigr\|^2$$
 

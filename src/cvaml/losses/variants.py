@@ -55,9 +55,12 @@ class Variant:
     """Studies this variant makes sense in."""
 
     def __post_init__(self) -> None:
-        check_count(f"variant {self.name!r}", "m", self.m, 1)
-        check_count(f"variant {self.name!r}", "b", self.b, 0)
-        check_correction(f"variant {self.name!r}", self.correction, self.k)
+        try:
+            check_count(f"variant {self.name!r}", "m", self.m, 1)
+            check_count(f"variant {self.name!r}", "b", self.b, 0)
+            check_correction(f"variant {self.name!r}", self.correction, self.k)
+        except ValueError as error:
+            raise UserError(str(error)) from None
 
     @property
     def has_model(self) -> bool:
