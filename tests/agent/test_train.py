@@ -225,6 +225,14 @@ def test_fresh_and_overwrite(reference, tmp_path):
     assert_same_run(reference, folder.path)
 
 
+def test_writers_get_the_same_numbers(reference, tmp_path):
+    train(config(tmp_path / "run", writers=("tensorboard",)))
+    assert_same_run(reference, tmp_path / "run")
+    (events,) = (tmp_path / "run/tensorboard").iterdir()
+    assert b"loss/critic/Pendulum-v1-1" in events.read_bytes()
+    assert not (reference / "tensorboard").exists()
+
+
 def test_bad_task_leaves_no_folder(tmp_path):
     with pytest.raises(UserError, match="unknown task 'dog-fly'"):
         train(config(tmp_path / "run", task=("dog-fly",)))

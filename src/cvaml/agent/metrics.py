@@ -54,6 +54,7 @@ METRICS: dict[str, str] = {
     "planner/std": "Mean standard deviation of the refined distribution.",
     "planner/distance": "Mean squared distance per dimension of the action from the actor's.",
     "physics_errors": "Episodes cut short by a diverged simulation so far.",
+    "restarts": "Episodes begun anew because a resumed environment did not come back.",
 }
 """Every metric a run may hold; timing is under `time/`."""
 

@@ -102,7 +102,7 @@ def main(config: Config) -> int:
     except Interrupted as stop:
         print(f"cvaml: {stop}; the same command goes on", file=sys.stderr)
         return stop.exit_code
-    except (NotFiniteError, CheckpointError) as error:
+    except (NotFiniteError, CheckpointError, OSError) as error:
         print(f"cvaml: error: {error}", file=sys.stderr)
         return 1
     print(f"{config.out}: finished at agent step {trained.agent_step}")
