@@ -117,6 +117,24 @@ def test_bad_input_is_refused_before_any_work(change, message, run, monkeypatch,
     assert error.count("\n") == 1
 
 
+def test_a_failing_cell_ends_the_command_and_keeps_what_was_done(tmp_path, monkeypatch):
+    computed = garnet.run_cell
+
+    def second_fails(cell, *arguments):
+        if cell.rank == 1:
+            raise MemoryError("no room")
+        return computed(cell, *arguments)
+
+    monkeypatch.setattr(garnet, "run_cell", second_fails)
+    with pytest.raises(MemoryError):
+        main([*SMALL, "--out", str(tmp_path / "g"), "--workers", "1"])
+    kept = sorted(path.name for path in (tmp_path / "g/cells").iterdir())
+    assert kept == [
+        "rank002-problems000000-000016.parquet",
+        "rank002-problems000016-000018.parquet",
+    ]
+
+
 def test_an_absent_device_is_refused(tmp_path):
     import jax
 
@@ -138,6 +156,9 @@ def test_options_reach_the_cells():
     assert {(arm.model_step, arm.value_step) for arm in cell.arms} == {(0.02, 0.3)}
     assert garnet.tuned_steps("vaml-1-0", 16) == garnet.TUNED["vaml-1-0", 4]
     assert garnet.tuned_steps("printed-1-1", 4) == (3e-3, 0.1)
+    wide = Config(problems=100, ranks=(2,), temperatures=(1.0,), variants=("mle",))
+    assert [cell.last for cell in study_cells(wide, study_arms(wide))][:2] == [16, 32]
+    assert len(study_cells(wide, study_arms(wide), "gpu")) == 1
     exact = Config(tolerance=0.1)
     assert study_cells(exact, study_arms(exact))[0].stopping.tolerance == 0.1
     assert np.isclose(study_cells(exact, study_arms(exact))[0].final_step, 1)

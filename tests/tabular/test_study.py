@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from tabular_cases import garnet_start, garnet_task
 
-from cvaml.losses import expected_vaml_loss, variant
+from cvaml.losses import VARIANTS, expected_vaml_loss, variant
 from cvaml.tabular import study
 from cvaml.tabular.blocks import Stopping, fit_all, stack
 from cvaml.tabular.mdp import FiniteMDP
@@ -62,6 +62,22 @@ def test_replacing_the_loss_changes_the_study(rows, monkeypatch):
     assert not np.allclose(found["nmse"], mine, rtol=0.01)
     # It now is the calibrated loss under another name, by automatic differentiation.
     np.testing.assert_allclose(found["nmse"], calibrated, rtol=0.05, atol=1e-4)
+
+
+def test_every_tabular_variant_runs_and_differs_from_the_others():
+    names = [name for name, found in VARIANTS.items() if "tabular" in found.applies_to]
+    arms = tuple(Arm(name, variant(name).k, 1e-2, 0.1) for name in names)
+    found = run_cell(replace(CELL, arms=arms, last=1, temperatures=(1.0,)))
+    assert list(found["variant"]) == names
+    assert np.isfinite(found["mse"]).all()
+    assert found["mse"].nunique() == len(names) >= 19
+
+
+def test_several_model_steps_are_differentiated_automatically():
+    arms = (Arm("vaml-2-0", 1, 1e-2, 0.1), Arm("vaml-1-0", 1, 1e-2, 0.1))
+    found = run_cell(replace(CELL, arms=arms, last=1, temperatures=(1.0,)))
+    assert list(found["variant"]) == ["vaml-2-0", "vaml-1-0"]
+    assert found["mse"].nunique() == 2
 
 
 def test_sampled_cells_repeat_bit_for_bit():

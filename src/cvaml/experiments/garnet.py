@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cvaml.losses import fit_variant
-from cvaml.tabular.blocks import Stopping
+from cvaml.tabular.blocks import BLOCK, Stopping
 from cvaml.tabular.garnet import check_sizes, check_temperature
 from cvaml.tabular.lowrank import check_rank_of_model
 from cvaml.tabular.study import Arm, Cell, Mode, rule_of, run_cell
@@ -95,8 +95,8 @@ class Config:
 def main(config: Config) -> int:
     """Completes the study in its folder and prints what it found."""
     arms = study_arms(config)
-    cells = study_cells(config, arms)
     device = find_device(config.device)
+    cells = study_cells(config, arms, device.platform)
     folder = open_folder(config, "garnet", arms, device)
     fresh = complete(folder, cells, device, config.workers, "garnet")
     if fresh or not all(folder.file(name).exists() for name in OUTPUTS):
@@ -141,8 +141,11 @@ def tuned_steps(name: str, k: int) -> tuple[float, float]:
     return others[-1] if others else UNTUNED
 
 
-def study_cells(config: Config, arms: tuple[Arm, ...]) -> list[Cell]:
-    """The cells of a configuration, the slowest first; raises UserError for bad values."""
+def study_cells(config: Config, arms: tuple[Arm, ...], platform: str = "cpu") -> list[Cell]:
+    """The cells of a configuration, the slowest first; raises UserError for bad values.
+
+    A cell is a small piece for one core of a CPU, and fills one block of an accelerator.
+    """
     for rank in config.ranks:
         check_rank_of_model(rank)
     for temperature in config.temperatures:
@@ -165,11 +168,14 @@ def study_cells(config: Config, arms: tuple[Arm, ...]) -> list[Cell]:
     if config.workers is not None and config.workers < 1:
         raise UserError(f"workers must be at least 1, got {config.workers}")
     exact = config.mode == "exact"
+    size = PROBLEMS_PER_CELL
+    if platform != "cpu":
+        size = max(size, BLOCK["gpu"] // (len(arms) * len(set(config.temperatures))))
     return [
         Cell(
             rank=rank,
             first=first,
-            last=min(first + PROBLEMS_PER_CELL, config.problems),
+            last=min(first + size, config.problems),
             temperatures=tuple(sorted(set(config.temperatures))),
             arms=arms,
             seed=config.seed,
@@ -185,7 +191,7 @@ def study_cells(config: Config, arms: tuple[Arm, ...]) -> list[Cell]:
             successors=config.successors,
         )
         for rank in sorted(set(config.ranks), reverse=True)
-        for first in range(0, config.problems, PROBLEMS_PER_CELL)
+        for first in range(0, config.problems, size)
     ]
 
 
@@ -223,7 +229,7 @@ def complete(
     missing = [cell for cell in cells if not folder.file(table_of(cell)).exists()]
     if not missing:
         return False
-    lock = threading.Lock()
+    lock, stopped = threading.Lock(), threading.Event()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     workers = workers or ((cores or 1) if device.platform == "cpu" else 1)
     with (
@@ -232,6 +238,8 @@ def complete(
     ):
 
         def advance(count: int) -> None:
+            if stopped.is_set():  # ends a cell that nobody waits for any more
+                raise RuntimeError("stopped")
             with lock:
                 progress.advance(count)
 
@@ -240,6 +248,7 @@ def complete(
             for future in as_completed(waiting):
                 folder.write_table(table_of(waiting[future]), future.result())
         except BaseException:
+            stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return True

@@ -72,8 +72,8 @@ def main(config: Config) -> int:
         for model_step in config.model_steps
         for value_step in config.value_steps
     )
-    cells = study_cells(study, arms)
     device = find_device(config.device)
+    cells = study_cells(study, arms, device.platform)
     folder = open_folder(config, "garnet-tune", arms, device)
     complete(folder, cells, device, config.workers, "garnet-tune")
 
