@@ -131,6 +131,25 @@ def test_the_pointer_reads_values(browser):
     assert browser.run("document.querySelector('#sample-efficiency .tip').hidden") is False
 
 
+@pytest.mark.parametrize("place", [0.2, 0.8])
+@pytest.mark.parametrize("which", [0, 3])
+def test_what_the_pointer_reads_stays_on_the_screen(browser, place, which):
+    shown(browser)
+    x, y = browser.run(
+        f"(() => {{ const panel = document.querySelectorAll('#tasks .panel')[{which}];"
+        " const r = panel.getBoundingClientRect();"
+        f" return [r.left + r.width * {place}, r.top + r.height * 0.5]; }})()"
+    )
+    browser.move(x, y)
+    browser.run("new Promise(r => setTimeout(r, 150))")
+    left, right = browser.run(
+        "(() => { const tip = [...document.querySelectorAll('#tasks .tip')].find(t => !t.hidden);"
+        " const r = tip.getBoundingClientRect(); return [r.left, r.right]; })()"
+    )
+    assert left >= 0
+    assert right <= 1280
+
+
 def test_the_keyboard_reads_values(browser):
     shown(browser, "sample-efficiency")
     browser.run("document.querySelector('#sample-efficiency .panel').focus()")

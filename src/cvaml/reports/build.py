@@ -173,7 +173,10 @@ def brief_table(section: Section, most: int = 12) -> str:
     table = next((item for item in section.items if isinstance(item, Table)), None)
     if table is None or len(table.rows) < 2:
         return ""
-    keep = [i for i in range(len(table.columns)) if len({row[i] for row in table.rows}) > 1][:6]
+    varying = [i for i in range(len(table.columns)) if len({row[i] for row in table.rows}) > 1]
+    telling = [i for i in varying if table.columns[i] in ("mean", "verdict")]
+    names = [i for i in varying if i not in telling]
+    keep = sorted([*telling, *names[: 6 - len(telling)]])
     shown = [[_text(row[i]) for i in keep] for row in table.rows[:most]]
     grid = [[str(table.columns[i]) for i in keep], *shown]
     widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]

@@ -303,7 +303,8 @@ class LinePanel {
     this.endLabels();
     this.cursor = svg("g", { class: "cursor" });
     this.root.append(this.cursor);
-    this.tip = el("div", { class: "tip", role: "status" });
+    // On a narrow screen the values stand under the plot: beside the finger there is no room.
+    this.tip = el("div", { class: innerWidth < 640 ? "tip under" : "tip", role: "status" });
     this.tip.hidden = true;
     box.append(this.root, this.tip);
     this.listen();
@@ -451,7 +452,7 @@ class LinePanel {
       this.cursor.append(svg("circle", { cx: this.sx(r.s.x[r.i]), cy: r.y, r: r === nearest ? 5 : 3.5, fill: stroke }));
     }
     this.fill(x, rows, nearest);
-    const left = px > width / 2;
+    const left = this.root.getBoundingClientRect().left + px > innerWidth / 2;
     this.tip.style.left = left ? "auto" : px + 12 + "px";
     this.tip.style.right = left ? width - px + 12 + "px" : "auto";
     this.tip.style.top = pad.top + "px";
