@@ -11,6 +11,8 @@ from string import Template
 from cvaml.reports.charts import Chart, Section
 from cvaml.reports.sketch import loss_sketch
 
+_SCRIPTS = ("drawing.js", "lines.js", "bars.js", "charts.js", "page.js")
+
 
 def render_page(
     title: str,
@@ -41,7 +43,7 @@ def render_page(
     Returns:
         A complete HTML document.
     """
-    script = _asset("charts.js") + _asset("page.js")
+    script = "".join(_asset(name) for name in _SCRIPTS)
     data = {"sections": [_section(one, files, papers) for one in sections], "looks": looks}
     return Template(_asset("page.html")).substitute(
         title=escape(title),
