@@ -253,4 +253,4 @@ def use_compilation_cache(folder: Path) -> None:
         "jax_persistent_cache_min_compile_time_secs": 1.0,
     }
     for name, value in settings.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        jax.config.update(name, value)

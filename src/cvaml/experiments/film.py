@@ -51,6 +51,7 @@ def film(run: Path, member: int, seed: int, out: Path) -> int:
     obs, key = body.reset(seed), jax.random.key(seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     frames = 0
+    writer: Any
     with imageio.get_writer(out, fps=FRAMES_PER_SECOND, macro_block_size=16) as writer:
         for step in range(MAX_STEPS):
             writer.append_data(camera())
