@@ -57,14 +57,17 @@ def fail_once(root: Path, tick, name: str) -> None:
     (root / name / "done").touch()
 
 
-def in_parts(root: Path, tick, name: str, parts: int, pause: float, node: str = "") -> None:
-    """Part after part, each done by the process whose number is in it; goes on where it was."""
+def in_parts(root: Path, tick, name: str, parts: int, pause: float) -> None:
+    """Part after part, each naming its process and node; goes on where it was."""
+    import ray
+
+    who = f"{os.getpid()} {ray.get_runtime_context().get_node_id()}"
     folder = root / name
     folder.mkdir(exist_ok=True)
     for part in range(parts):
         path = folder / f"part{part:03}"
         if not path.exists():
             time.sleep(pause)
-            (folder / ".new").write_text(f"{os.getpid()} {os.environ.get('RAY_NODE_ID', '')}")
+            (folder / ".new").write_text(who)
             (folder / ".new").rename(path)
     (folder / "done").touch()

@@ -84,6 +84,7 @@ def test_board_counts_and_estimates(capsys):
     board.started("d")
     board.retry("d", "its node died")
     board.started("e")
+    board.started("a")  # late news
     # 4 of 20 units done in 60 s, 2 failed: 14 left at 4 a minute
     line = "sweep x: 5/10 cells done, 1 running, 1 failed, 1 retried, 2/min, 3:30 left"
     assert board.line(60.0) == line

@@ -104,6 +104,8 @@ class Config:
     """Sizes and intervals: the paper's, or those of a laptop."""
     set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     """key=value for any setting of the agent, the same in all cells."""
+    checkpoint_every: int | None = None
+    """Agent steps between checkpoints, if not the preset's."""
     cpus: float = 16.0
     """Cores of a cell when Ray places it."""
     gpus: float = 1.0
@@ -183,6 +185,7 @@ def run_cell(
     action_noise: float,
     preset: str,
     settings: dict[str, str],
+    checkpoint_every: int | None,
 ) -> None:
     """Trains one cell's population, or goes on with it."""
     from cvaml.agent.config import override
@@ -200,6 +203,8 @@ def run_cell(
         seed=seed,
         action_noise=action_noise,
     )
+    if checkpoint_every is not None:
+        run = dataclasses.replace(run, checkpoint_every=checkpoint_every)
     if preset == "small" and "random_steps" not in settings:
         run = few_random_steps(run)
     use_compilation_cache(cache_folder())
@@ -225,6 +230,7 @@ def as_cell(config: Config, piece: Piece) -> Cell:
             "action_noise": config.action_noise if piece.arm.noisy else 0.0,
             "preset": config.preset,
             "settings": parse_settings(config.set),
+            "checkpoint_every": config.checkpoint_every,
         },
         output=piece.name,
         done=f"{piece.name}/done.json",
@@ -239,7 +245,13 @@ def _check(config: Config) -> None:
         for value in getattr(config, name):
             if value not in known:
                 raise UserError(f"--{name}: no {value!r}; allowed are {', '.join(known)}")
-    for name, least in (("members", 1), ("block", 1), ("env_steps", 4), ("seed", 0)):
+    for name, least in (
+        ("members", 1),
+        ("block", 1),
+        ("env_steps", 4),
+        ("checkpoint_every", 1),
+        ("seed", 0),
+    ):
         value = getattr(config, name)
         if value is not None and value < least:
             option = name.replace("_", "-")

@@ -52,9 +52,10 @@ class Board:
         self.refresh(force=True)
 
     def started(self, name: str) -> None:
-        """A cell runs; once more, if it was lost."""
+        """A cell runs; the news may come late, when it has ended already."""
         with self._lock:
-            self.running.setdefault(name, time.monotonic())
+            if name not in self.finished and name not in self.failed:
+                self.running.setdefault(name, time.monotonic())
             self.refresh()
 
     def done(self, name: str) -> None:
