@@ -104,7 +104,7 @@ class LossConfig:
     """Coefficient of the critics' TD loss."""
     correction: float = 1.0
     """Factor of the variant's variance correction: 1 as defined, 0 switches it off."""
-    pre_tanh: float = 0.05
+    pre_tanh: float = 0.01
     """Weight of the mean squared pre-tanh output in the actor's loss, against saturation."""
     aux_reduction: Literal["mean", "sum"] = "mean"
     """Over the latent dimensions; `preset` takes the mean for Gaussian, the sum otherwise."""

@@ -46,7 +46,7 @@ METRICS: dict[str, str] = {
     "sigma_at_bounds": "Share of log σ within 1 % of the range of a bound.",
     "latent_explained": "1 - squared error / variance of the predicted next latent.",
     "value_correlation": "Correlation over the batch of the model's mean value with its target.",
-    "reward_explained": "1 - squared error / variance of the predicted reward.",
+    "reward_explained": "1 - squared error of the predicted reward / running reward variance.",
     "latent_std": "Mean over dimensions of the standard deviation of encodings over the batch.",
     "planner/entropy": "Entropy of the elites' weights; log(elites) if the temperature is inert.",
     "planner/spread": "Standard deviation of the elites' scores, in value units.",
@@ -102,7 +102,10 @@ def _model_metrics(view: View, key: PRNGKeyArray, config: AgentConfig) -> Metric
         "vaml_error": _mean(jnp.mean(errors, axis=0), weights),
         "value_correlation": jnp.mean(correlations),
         "latent_explained": _explained(first.mean[0], view.later[:, 0], reached),
-        "reward_explained": _explained(first.reward[0][:, None], view.rows.reward[:, :1], reached),
+        # Whole batches may hold the same reward: the running variance is the fair measure.
+        "reward_explained": 1
+        - _mean(jnp.square(first.reward[0] - view.rows.reward[:, 0]), reached)
+        / jnp.maximum(view.state.scales.reward.variance, 1e-12),
     }
     if not config.stochastic:
         return metrics
