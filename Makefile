@@ -14,6 +14,7 @@ test: $(STAMP)
 	$(BIN)/pytest -n 2 -m 'not slow'
 
 test-slow: $(STAMP)
+	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	$(BIN)/pytest -m slow
 
 run: $(STAMP)
