@@ -176,6 +176,7 @@ def test_a_tiny_study_is_run_and_summarised(tmp_path, capsys):
     assert (config["agent"]["variant"], config["agent"]["k"]) == ("vaml-1-0", 4)
     summary = pd.read_csv(tmp_path / "summary.csv")
     assert list(summary["members"]) == [2, 2]
+    assert list(summary["k"]) == [1, 4]
     assert set(summary["env_step"]) == {40}
     assert (summary["low"] <= summary["mean"]).all()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/done.json")}

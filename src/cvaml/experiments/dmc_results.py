@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cvaml.runs.cells import Cell
 
@@ -36,6 +36,7 @@ def last_returns(root: Path, cells: Sequence[Cell]) -> "pd.DataFrame":
     import pandas as pd
 
     from cvaml.reports.aggregate import bootstrap_mean_interval
+    from cvaml.runs.folder import RunFolder
     from cvaml.runs.metrics import read_metrics
 
     parts = []
@@ -43,12 +44,13 @@ def last_returns(root: Path, cells: Sequence[Cell]) -> "pd.DataFrame":
         metrics = read_metrics(root / cell.output)
         returns = metrics[metrics["metric"] == "eval_return"]
         last = returns.sort_values("agent_step").groupby(["task", "seed"], as_index=False).last()
-        own: dict[str, Any] = {name: cell.arguments[name] for name in ("k", "action_noise")}
+        settings = RunFolder(root / cell.output).read_json("config.json")["settings"]
+        own = {"k": settings["agent"]["k"], "action_noise": settings["action_noise"]}
         parts.append(last.assign(**own))
     keys = ["model", "variant", "k", "action_noise", "task", "env_step"]
     rows = []
     whole = pd.concat(parts, ignore_index=True)
-    for key, of in whole.groupby(keys, sort=False, dropna=False):
+    for key, of in whole.groupby(keys, sort=False):
         values = of["value"].to_numpy(np.float64)
         low, high = bootstrap_mean_interval(values, np.random.default_rng(0))
         numbers = {"members": len(values), "mean": values.mean(), "low": low, "high": high}

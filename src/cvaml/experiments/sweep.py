@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -144,7 +145,11 @@ def _run_one(plan: Plan, key: str) -> int:
     from cvaml.runs.signals import Interrupted
 
     cell = find_cell(plan.cells, key)
-    plan.open()
+    try:
+        plan.open()
+    except UserError:  # another job of the array may be making the folder at this very moment
+        time.sleep(1)
+        plan.open()
     try:
         failed = run_cells([cell], plan.root, Inline(), f"sweep {plan.label}", not plan.talks)
     except Interrupted as stop:

@@ -1,5 +1,6 @@
 """The live table of a sweep: cells done, running and failed, rate and time left."""
 
+import shutil
 import sys
 import threading
 import time
@@ -97,7 +98,8 @@ class Board:
                 _write(self.line(now - self.start) + "\n")
                 return
             self._erase()
-            lines = self.table(now)
+            width = shutil.get_terminal_size().columns - 1  # a wrapped line would count as two
+            lines = [line[:width] for line in self.table(now)]
             self._height = len(lines)
             _write("\n".join(lines) + "\n")
 
