@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cvaml.reports.aggregate import bootstrap_means
 from cvaml.reports.garnet import (
-    bootstrap_means,
     findings,
     label,
     panels,
@@ -58,7 +58,7 @@ def test_resampling_is_shared_by_the_columns(generator):
 
 
 def test_pieces_bound_the_memory_and_keep_the_count(generator, monkeypatch):
-    monkeypatch.setattr("cvaml.reports.garnet._CHUNK", 100)
+    monkeypatch.setattr("cvaml.reports.aggregate._PIECE", 100)
     assert bootstrap_means(np.ones((30, 2)), generator, 101).shape == (101, 2)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
+from cvaml.reports.aggregate import bootstrap_means
 from cvaml.runs.folder import RunFolder
 
 METRICS = (
@@ -36,31 +36,6 @@ PAIRED = (
 )
 FLOOR = 1e-10
 """Normalised errors below this are rounding of float32 and count as equal."""
-RESAMPLES = 2000
-_CHUNK = 4_000_000
-
-
-def bootstrap_means(
-    samples: Float[np.ndarray, "n c"], generator: np.random.Generator, resamples: int = RESAMPLES
-) -> Float[np.ndarray, "resamples c"]:
-    """Bootstrap means of several columns under the same resamplings, so that they stay paired.
-
-    Args:
-        samples: one row per independent problem.
-        generator: source of the resampling; the call advances it.
-        resamples: number of resamplings, drawn in pieces that bound the memory.
-
-    Returns:
-        The mean of each column under each resampling.
-    """
-    n = samples.shape[0]
-    piece = max(1, _CHUNK // n)
-    means = []
-    for start in range(0, resamples, piece):
-        size = min(piece, resamples - start)
-        counts = generator.multinomial(n, np.full(n, 1 / n), size=size)
-        means.append(counts @ samples / n)
-    return np.concatenate(means)
 
 
 def summarise(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
