@@ -8,6 +8,7 @@ file as it changes and hands a lost cell's files to the next worker.
 import contextlib
 import math
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -188,28 +189,38 @@ class _Desk:
         return found
 
     def names(self, output: str) -> list[str]:
-        """Files of a cell that were pulled before, relative to the root."""
+        """Files of a cell that were pulled before."""
         return [str(path.relative_to(self.root)) for path in _files(self.root / output)]
 
     def read(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
 
-    def write(self, name: str, content: bytes) -> None:
-        target = self.root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{uuid.uuid4().hex}")
-        temporary.write_bytes(content)
-        temporary.replace(target)
+    def begin(self, cell: str) -> None:
+        """Forgets what was sent and never committed."""
+        shutil.rmtree(self._sent(cell), ignore_errors=True)
 
-    def remove(self, name: str) -> None:
-        """Deletes a file, and the folders it leaves empty."""
-        target = self.root / name
-        target.unlink(missing_ok=True)
-        for parent in target.relative_to(self.root).parents:
-            try:
-                (self.root / parent).rmdir()
-            except OSError:
-                return
+    def write(self, cell: str, name: str, content: bytes) -> None:
+        """Keeps a file aside until `commit`."""
+        target = self._sent(cell) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+    def commit(self, cell: str, removed: list[str]) -> None:
+        """Puts the files in their places: a lost worker never leaves half of them."""
+        sent = self._sent(cell)
+        for path in [path for path in sent.rglob("*") if path.is_file()]:
+            target = self.root / path.relative_to(sent)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+        shutil.rmtree(sent, ignore_errors=True)
+        for name in removed:
+            (self.root / name).unlink(missing_ok=True)
+            for parent in Path(name).parents:
+                with contextlib.suppress(OSError):  # not empty
+                    (self.root / parent).rmdir()
+
+    def _sent(self, cell: str) -> Path:
+        return self.root / f".pull-{cell}"
 
 
 def _work(described: Mapping[str, Any], how: Mapping[str, Any], desk: Any) -> str:
@@ -235,24 +246,27 @@ def _work_apart(cell: Cell, desk: Any, every_s: float) -> None:
     ray = _ray()
     with tempfile.TemporaryDirectory(prefix="cvaml-") as folder:
         root = Path(folder)
+        (root / cell.output).parent.mkdir(parents=True, exist_ok=True)
         for name in ray.get(desk.names.remote(cell.output)):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(ray.get(desk.read.remote(name)))
         seen = _state(root / cell.output)
-        over, guard = threading.Event(), threading.Lock()
+        over = threading.Event()
 
         def push() -> None:
-            """Sends what changed, oldest first, so that nothing precedes what it rests on."""
-            with guard:
-                now = _state(root / cell.output)
-                for path in sorted(now.keys() - _same(seen, now), key=lambda path: now[path]):
-                    with contextlib.suppress(FileNotFoundError):  # replaced by the cell meanwhile
-                        name, content = str(path.relative_to(root)), path.read_bytes()
-                        ray.get(desk.write.remote(name, content))
-                for path in seen.keys() - now.keys():
-                    ray.get(desk.remove.remote(str(path.relative_to(root))))
-                seen.clear()
-                seen.update(now)
+            """Sends what changed, all of it or nothing."""
+            ray.get(desk.begin.remote(cell.name))
+            now = _state(root / cell.output)
+            for path in (path for path in now if seen.get(path) != now[path]):
+                try:
+                    content = path.read_bytes()
+                except FileNotFoundError:  # the cell has replaced it: a later push will do
+                    return
+                ray.get(desk.write.remote(cell.name, str(path.relative_to(root)), content))
+            removed = [str(path.relative_to(root)) for path in seen.keys() - now.keys()]
+            ray.get(desk.commit.remote(cell.name, removed))
+            seen.clear()
+            seen.update(now)
 
         def push_now_and_then() -> None:
             while not over.wait(every_s):
@@ -285,10 +299,6 @@ def _state(output: Path) -> dict[Path, tuple[int, int]]:
             status = path.stat()
             found[path] = (status.st_mtime_ns, status.st_size)
     return found
-
-
-def _same(one: Mapping[Path, Any], other: Mapping[Path, Any]) -> set[Path]:
-    return {path for path, state in one.items() if other.get(path) == state}
 
 
 def _wait_for_lock(folder: Path) -> None:
