@@ -1,0 +1,301 @@
+"""The full loss: who learns from what, and the stochastic chain with its known slopes."""
+
+import functools
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from agent_cases import filled, keys, tiny
+from test_rollout import Chain
+
+from cvaml.agent import population
+from cvaml.agent.networks import Actor, Critic, Encoder
+from cvaml.agent.objective import Networks, objective
+from cvaml.agent.replay import Rows, sample_member
+from cvaml.agent.state import MemberSettings, Moments, Spec, init_member, member_settings
+
+SPEC = Spec(3, 2)
+MUZERO = tiny("vaml-1-1", real_fraction=1.0)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    replay = filled(SPEC, 1, 60)
+    return sample_member(jax.tree.map(lambda x: x[0], replay), jax.random.key(3), 32, 3)
+
+
+ALONE = {"aux": 0.0, "reward": 0.0, "critic": 0.0, "pre_tanh": 0.0}
+CASES = {
+    "full": {},
+    "alone": ALONE,
+    "nothing": ALONE | {"vaml": 0.0},
+    "uncorrected": ALONE | {"correction": 0.0},
+    "held": {"pre_tanh": 10.0},
+}
+
+
+def settings(config, **values) -> MemberSettings:
+    given = {name: [value] for name, value in values.items()}
+    return jax.tree.map(lambda x: x[0], member_settings(config, 1, given))
+
+
+@functools.cache
+def compiled(config):
+    """Gradients and metrics by settings and rows, with values that are no longer flat."""
+
+    def run(each, rows):
+        state = _lively(init_member(jax.random.key(0), config, SPEC, each))
+        found = jax.grad(objective, has_aux=True)(
+            state.networks, state, rows, jax.random.key(1), config
+        )
+        return found[0], found[1][0]
+
+    mapped = jax.vmap(run, in_axes=(0, None))
+    return jax.jit(mapped, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def gradients(config, rows):
+    """Gradients and metrics of every case."""
+    rows = jax.tree.map(lambda x: x[:, : config.sequence_length], rows)
+    cases = [settings(config, **case) for case in CASES.values()]
+    grads, metrics = compiled(config)(jax.tree.map(lambda *x: jnp.stack(x), *cases), rows)
+    return {
+        name: (
+            jax.tree.map(lambda x, i=i: x[i], grads),
+            {n: float(v[i]) for n, v in metrics.items()},
+        )
+        for i, name in enumerate(CASES)
+    }
+
+
+def loss_names(config, rows):
+    """The losses a configuration has, without compiling anything."""
+    rows = jax.tree.map(lambda x: x[:, : config.sequence_length], rows)
+
+    def run():
+        state = init_member(jax.random.key(0), config, SPEC, settings(config))
+        return objective(state.networks, state, rows, jax.random.key(1), config)[1][0]
+
+    return {name for name in jax.eval_shape(run) if name.startswith("loss/")}
+
+
+def _lively(state):
+    """Heads start at 0; random ones give every path a gradient."""
+    leaves, tree = jax.tree.flatten(state)
+    count = len(jax.tree.leaves((state.networks, state.target_critics)))
+    noise = [
+        0.3 * jax.random.normal(jax.random.key(i), x.shape) for i, x in enumerate(leaves[:count])
+    ]
+    return jax.tree.unflatten(
+        tree, [x + n for x, n in zip(leaves, noise, strict=False)] + leaves[count:]
+    )
+
+
+def size(tree) -> float:
+    return float(sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(tree)))
+
+
+@pytest.fixture(scope="module")
+def calibrated(rows):
+    return gradients(tiny("cvaml-1-0"), rows)
+
+
+def test_iterated_loss_reaches_the_model_but_not_the_critics(calibrated):
+    grads, _ = calibrated["alone"]
+    assert size(grads.critics) == 0
+    assert size(grads.dynamics.mean) > 0
+    assert size(grads.encoder) > 0
+    grads, _ = calibrated["nothing"]
+    assert size(grads.dynamics) == size(grads.encoder) == 0
+    assert size(grads.actor) > 0
+
+
+def test_muzero_loss_reaches_the_critics_too(rows):
+    grads, metrics = gradients(MUZERO, rows)["alone"]
+    assert size(grads.critics) > 0
+    assert size(grads.dynamics.mean) > 0
+    assert metrics["correction"] == 0
+
+
+def test_the_correction_reaches_sigma_through_the_whole_loss(calibrated):
+    corrected, metrics = calibrated["alone"]
+    plain, plain_metrics = calibrated["uncorrected"]
+    difference = jax.tree.map(
+        lambda x, y: x - y, corrected.dynamics.log_std, plain.dynamics.log_std
+    )
+    assert size(difference) > 0.01 * size(plain.dynamics.log_std) > 0
+    assert metrics["correction"] > 0
+    assert metrics["value_variance"] == pytest.approx(4 * metrics["correction"], rel=0.01)
+    scale = (plain_metrics["loss/vaml"] - metrics["loss/vaml"]) / metrics["correction"]
+    assert scale == pytest.approx(1, rel=1e-3)
+
+
+def test_ablations_leave_out_what_they_name(rows):
+    value_free = {"loss/critic", "loss/actor"}
+    model = {"loss/reward", "loss/continuation"}
+    everything = {"loss/vaml", "loss/aux"} | model | value_free
+    assert loss_names(tiny("cvaml-1-0"), rows) == everything
+    assert loss_names(tiny("cvaml-1-0+noaux"), rows) == everything - {"loss/aux"}
+    assert loss_names(tiny("aux-only"), rows) == everything - {"loss/vaml"}
+    assert loss_names(tiny("td3"), rows) == value_free
+    grads, _ = gradients(tiny("td3"), rows)["full"]
+    assert size(grads.dynamics) == 0
+    assert size(grads.encoder) > 0
+
+
+def test_deterministic_models_have_no_spread(rows):
+    grads, metrics = gradients(tiny("vaml-1-0", "deterministic"), rows)["full"]
+    assert size(grads.dynamics.log_std) == 0
+    assert size(grads.dynamics.mean) > 0
+    assert metrics["value_variance"] == 0
+
+
+def test_the_pre_tanh_penalty_pulls_the_actor_back(calibrated):
+    free, held = calibrated["full"][0].actor.out.bias, calibrated["held"][0].actor.out.bias
+    assert not np.allclose(free, held)
+
+
+def test_termination_stops_the_bootstrap_truncation_does_not():
+    def targets(terminates):
+        replay = filled(SPEC, 1, 60, episode=1, terminates=terminates)
+        one = sample_member(jax.tree.map(lambda x: x[0], replay), jax.random.key(3), 32, 3)
+        return gradients(MUZERO, one)["full"][1]
+
+    ended, cut = targets(True), targets(False)
+    # Every episode has one step: terminated ones have the mean reward as their target.
+    assert abs(ended["target_mean"]) < 0.3
+    assert ended["target_mean"] != pytest.approx(cut["target_mean"], abs=1e-4)
+    # A cut-off successor has no reward after it, so the (1, 1) loss has nothing to compare with.
+    assert cut["loss/vaml"] == 0
+    assert ended["loss/vaml"] > 0
+
+
+@pytest.mark.slow  # one compilation each
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"loss__target_noise": 0.3},
+        {"real_fraction": 0.5},
+        {"network__observation_norm": "off"},
+        {"loss__value_scale": "raw"},
+        {"network__latent_norm": "layernorm"},
+        {"loss__aux_reduction": "sum"},
+    ],
+)
+def test_options_have_an_effect(rows, changed):
+    rows = jax.tree.map(lambda x: x[:, :2], rows._replace(reward=20 * rows.reward))
+    plain, other = (forward(config)(rows) for config in (tiny(), tiny(**changed)))
+    moved = [abs(float(other[n] - plain[n])) / (abs(float(plain[n])) + 1e-6) for n in plain]
+    assert max(moved) > 1e-4  # what an option does not touch stays equal to the last bits
+
+
+@functools.cache
+def forward(config):
+    """The metrics by rows, with running scales that matter."""
+
+    def run(rows):
+        state = _lively(init_member(jax.random.key(0), config, SPEC, settings(config)))
+        spread = Moments(jnp.zeros(()), jnp.full((), 9.0), jnp.ones(()))
+        observations = Moments(jnp.ones(3), jnp.full(3, 4.0), jnp.ones(()))
+        state = eqx.tree_at(
+            lambda s: (s.scales.value, s.scales.observation), state, (spread, observations)
+        )
+        return objective(state.networks, state, rows, jax.random.key(1), config)[1][0]
+
+    return jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})
+
+
+class Identity(Encoder):
+    def __init__(self):
+        self.hidden, self.out, self.norm, self.group = None, None, "identity", 1
+
+    def __call__(self, observation):
+        return observation
+
+
+class Line(Critic):
+    """Q(z, a) = slope · z."""
+
+    slope: jax.Array
+
+    def __init__(self, slope):
+        self.slope = slope
+        self.first, self.second, self.out = None, None, None
+
+    def __call__(self, z, action):
+        return self.slope * z
+
+
+class Idle(Actor):
+    def __init__(self):
+        self.first, self.second, self.out = None, None, None
+
+    def __call__(self, z):
+        return jnp.zeros_like(z)
+
+
+def chain_slope(name, k, td):
+    """The slope of a linear V after training on x' = 0.8 x + 0.6 ε, where V(x) = x is right."""
+    config = tiny(
+        name,
+        k=k,
+        network__critic_head="scalar",
+        network__observation_norm="off",
+        discount=0.0,
+        batch_size=4096,
+        real_fraction=1.0,
+        loss__value_scale="raw",
+    )
+    # One critic's target is the reward x itself; the model is the true kernel.
+    config = replace(config, variant=replace(config.variant, aux=False))
+    base = init_member(jax.random.key(0), config, Spec(1, 1), settings(config, critic=td))
+    networks = Networks(Identity(), Chain(), Line(jnp.zeros(2)), Idle())
+    length = config.sequence_length
+
+    def batch(key):
+        x = [jax.random.normal(key, (4096,))]
+        for t in range(length - 1):
+            step = 0.6 * jax.random.normal(jax.random.fold_in(key, t), (4096,))
+            x.append(0.8 * x[-1] + step)
+        x = jnp.stack(x, axis=1)
+        off = jnp.zeros(x.shape, bool)
+        return Rows(x[..., None], jnp.zeros((*x.shape, 1)), x, off, off)
+
+    def step(slopes, key):
+        found = replace_networks(networks, slopes)
+        state = base_with(base, found)
+        grads, _ = jax.grad(objective, has_aux=True)(found, state, batch(key), key, config)
+        return slopes - 0.1 * grads.critics.slope * 2, slopes
+
+    _, path = jax.jit(lambda ks: jax.lax.scan(step, jnp.zeros(2), ks))(keys(200))
+    return float(jnp.mean(path[100:]))
+
+
+def replace_networks(networks, slopes):
+    return Networks(networks.encoder, networks.dynamics, Line(slopes), networks.actor)
+
+
+def base_with(state, networks):
+    return type(state)(
+        networks, networks.critics, state.optimisers, state.scales, state.settings, state.step
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "td", "slope"),
+    [("vaml-1-1", 1, 0.0, 0.64), ("vaml-1-1", 1, 1.0, 0.82), ("cvaml-1-0", 4, 1.0, 1.0)],
+)
+def test_slope_on_the_linear_gaussian_chain(name, k, td, slope):
+    assert chain_slope(name, k, td) == pytest.approx(slope, abs=0.05)
+
+
+def test_population_settings_are_refused_by_name():
+    from cvaml.types import UserError
+
+    with pytest.raises(UserError, match="unknown member setting 'vamll'"):
+        population.init_population(keys(2), tiny(), SPEC, {"vamll": [1.0, 2.0]})
+    with pytest.raises(UserError, match="needs 2 values"):
+        population.init_population(keys(2), tiny(), SPEC, {"vaml": [1.0]})
