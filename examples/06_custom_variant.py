@@ -43,7 +43,7 @@ def main() -> None:
         position = np.zeros_like(moved) if cut[0] else moved
     for _ in range(5):
         state, metrics = population.update(state, replay, keys, config, n_updates=20)
-        print({name: np.asarray(metrics[name]).round(4) for name in ("loss/vaml", "td_rmse")})
+        print({name: np.asarray(metrics[name]) for name in ("loss/vaml", "td_rmse")})
     action, _ = population.act(state, position, keys, config, explore=False)
     print("greedy actions", np.asarray(action).ravel())
 
