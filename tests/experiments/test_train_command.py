@@ -183,3 +183,23 @@ def test_no_rendering_backend_is_told(monkeypatch):
     monkeypatch.setattr(evaluate, "_TRY", "import sys; sys.exit('no screen here')")
     with pytest.raises(UserError, match=r"egl: no screen here; osmesa: no screen here"):
         evaluate._rendering()
+
+
+@pytest.mark.slow
+def test_camera_draws_a_headless_task():
+    """In a process of its own: the backend is chosen when mujoco is imported."""
+    from cvaml.experiments.evaluate import _rendering
+
+    try:
+        backend = _rendering()
+    except UserError as error:
+        pytest.skip(str(error))
+    script = (
+        "from cvaml.experiments.film import _environment\n"
+        "env, draw, repeat = _environment('pendulum-swingup')\n"
+        "env.reset(seed=0); frame = draw()\n"
+        "assert frame.shape == (240, 320, 3) and frame.std() > 5 and repeat == 2"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | {"MUJOCO_GL": backend}, check=True
+    )

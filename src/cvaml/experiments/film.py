@@ -1,6 +1,7 @@
 """One episode as a film; runs in a process of its own, with the rendering backend chosen."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,24 @@ def _environment(task: str) -> tuple[Any, Any, int]:
     suite = [f"{domain}-{name}" for domain, name in suite_module().ALL_TASKS]
     if task in suite:
         env = SuiteEnv(task)
-        width, height = SIZE
-        return env, lambda: env._env.physics.render(height, width, camera_id=0), 2
+        return env, _camera(env._env.physics), 2
     made = gymnasium.make(task, render_mode="rgb_array", disable_env_checker=True)
     return made, made.render, 1
+
+
+def _camera(physics: Any) -> Callable[[], np.ndarray]:
+    """Draws the simulation through its first camera; dm_control's own rendering is switched off."""
+    import mujoco
+
+    width, height = SIZE
+    renderer = mujoco.Renderer(physics.model.ptr, height, width)
+    camera = 0 if physics.model.ncam else -1
+
+    def draw() -> np.ndarray:
+        renderer.update_scene(physics.data.ptr, camera=camera)
+        return np.asarray(renderer.render())
+
+    return draw
 
 
 if __name__ == "__main__":
