@@ -5,6 +5,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -249,11 +250,18 @@ def _matrix_rate(size: int = 4096) -> dict[str, float]:
         ("bfloat16", jnp.bfloat16, "default"),
     ):
         with jax.default_matmul_precision(precision):
-            product = jax.jit(lambda x: x @ x)
             x = jax.random.normal(jax.random.key(0), (size, size), dtype)
-            each = _seconds(lambda p=product, x=x: jax.block_until_ready(p(x)), 0.5)
+            product = partial(jax.jit(jnp.matmul), x, x)
+            each = _seconds(partial(_settled, product), 0.5)
         rates[name] = 2 * size**3 / each / 1e12
     return rates
+
+
+def _settled(call: Callable[[], Any]) -> None:
+    """Calls and waits for the device."""
+    import jax
+
+    jax.block_until_ready(call())
 
 
 def table(found: dict[str, Any], earlier: list[dict[str, Any]]) -> str:
