@@ -1,7 +1,7 @@
 """Trains a tiny population from Python, loads it from its run folder and lets it act.
 
 The agent here is model-free (`td3`) and very small, so that everything is compiled in seconds;
-`preset("small")` alone is the real thing. Run it twice: the second call finds the run finished.
+`preset("small")` alone is the real thing. A second call on the same folder finds the run finished.
 """
 
 import tempfile
@@ -18,8 +18,7 @@ from cvaml.agent.train_config import TrainConfig
 from cvaml.runs.metrics import read_metrics
 
 
-def main() -> None:
-    out = Path(tempfile.gettempdir()) / "cvaml-example-run"
+def main(out: Path) -> None:
     agent = override(
         preset("small", variant="td3"),
         {"network.width": "32", "network.latent": "16", "random_steps": "50"},
@@ -38,6 +37,7 @@ def main() -> None:
         threads=0,
     )
     train(config)
+    train(config)  # nothing left to do
 
     curves = read_metrics(out)
     print(curves[curves["metric"] == "eval_return"][["seed", "agent_step", "value"]])
@@ -57,4 +57,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as folder:
+        main(Path(folder) / "run")
