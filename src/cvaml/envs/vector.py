@@ -1,6 +1,5 @@
 """The one interface between environments and whoever acts in them: S members stepped at once."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -8,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float32, Shaped
 
-from cvaml.types import UserError
+from cvaml.types import UserError, usable_cores
 
 # What `state` returns: arrays only, so that a checkpoint needs no pickles. Shapes may change
 # from call to call (a running episode grows), none of them is empty.
@@ -98,7 +97,7 @@ def make_env(
     seeds = [int(seed) for seed in seeds]
     tasks = [task] * len(seeds) if isinstance(task, str) or callable(task) else list(task)
     _check(tasks, seeds, threads, action_noise, action_repeat)
-    threads = min(len(seeds), _cores() if threads is None else threads)
+    threads = min(len(seeds), usable_cores() if threads is None else threads)
 
     # Here, not above: both import the simulator, which the interface does not need.
     from cvaml.envs.dmc import TASKS, DmcEnv
@@ -149,8 +148,3 @@ def _check(
         raise UserError(f"action_noise {action_noise} must be finite and at least 0")
     if action_repeat is not None and action_repeat < 1:
         raise UserError(f"action_repeat {action_repeat} must be at least 1")
-
-
-def _cores() -> int:
-    """The cores this process may use, which a container or a batch system may have limited."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

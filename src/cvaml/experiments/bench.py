@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from cvaml.types import UserError
+from cvaml.types import UserError, usable_cores
 
 if TYPE_CHECKING:
     from cvaml.agent.train_config import TrainConfig
@@ -124,7 +124,7 @@ def measure(config: "TrainConfig", seconds: float) -> dict[str, Any]:
         "matrix_tflops": _matrix_rate(),
         "compile_s": compile_s,
         "memory_gib": int(memory.get("peak_bytes_in_use", 0)) / 2**30,
-        "threads": config.threads or _cores(),
+        "threads": config.threads or usable_cores(),
         "configuration": _hash(config),
         "commit": _commit(),
         "updates": int(np.asarray(trainer.updates)),
@@ -316,9 +316,3 @@ def _commit() -> str:
     from cvaml.runs.folder import provenance
 
     return str(provenance()["commit"])
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))

@@ -1,7 +1,6 @@
 """`cvaml cliffwalk`: the paper's control study, its last figure."""
 
 import dataclasses
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cvaml.types import UserError
+from cvaml.types import UserError, usable_cores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -308,13 +307,6 @@ def _stacked(cell: Cell, mdp: "FiniteMDP", block: list[Fit]) -> "tuple[Task, Fit
     return stack(tasks), stack(starts)
 
 
-def _cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def shard(cell: Cell) -> str:
     """The file of a cell inside the run folder."""
     return f"shards/{cell.name}.parquet"
@@ -357,7 +349,7 @@ def _run_missing(folder: "RunFolder", todo: list[Cell]) -> None:
 
         folder.write_table(shard(cell), run_cell(cell, after))
 
-    with progress, ThreadPoolExecutor(_cores()) as pool:
+    with progress, ThreadPoolExecutor(usable_cores()) as pool:
         running = [pool.submit(run, cell) for cell in left]
         try:
             for future in as_completed(running):

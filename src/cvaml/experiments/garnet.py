@@ -1,6 +1,5 @@
 """`cvaml garnet`: the paper's value estimation study on random Markov chains (its Figure 2)."""
 
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -12,7 +11,7 @@ from cvaml.tabular.blocks import BLOCK, Stopping
 from cvaml.tabular.garnet import check_sizes, check_temperature
 from cvaml.tabular.lowrank import check_rank_of_model
 from cvaml.tabular.study import Arm, Cell, Mode, rule_of, run_cell
-from cvaml.types import UserError
+from cvaml.types import UserError, usable_cores
 
 if TYPE_CHECKING:
     from cvaml.runs.folder import RunFolder
@@ -230,8 +229,7 @@ def complete(
     if not missing:
         return False
     lock, stopped = threading.Lock(), threading.Event()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    workers = workers or ((cores or 1) if device.platform == "cpu" else 1)
+    workers = workers or (usable_cores() if device.platform == "cpu" else 1)
     with (
         Progress(sum(cell.fits for cell in missing), name, "fits") as progress,
         ThreadPoolExecutor(workers) as pool,
