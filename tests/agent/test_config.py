@@ -65,6 +65,28 @@ def test_bad_settings_are_named(settings, message):
         override(preset("small"), settings)
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("horizon", "planner.horizon"),
+        ("horizn", "planner.horizon"),
+        ("batchsize", "batch_size"),
+        ("network.horizon", "planner.horizon"),
+        ("loss.value_scal", "loss.value_scale"),
+        ("no_such_key", None),
+        ("planner.no_such_key", None),
+    ],
+)
+def test_unknown_settings_hint_at_what_is_near_and_only_then(key, meant):
+    with pytest.raises(UserError) as found:
+        override(preset("small"), {key: "1"})
+    before, allowed, names = str(found.value).partition(" (allowed are ")
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    assert before == f"unknown setting {key!r}{hint}"
+    assert allowed
+    assert "planner.horizon, " in names
+
+
 def test_bad_presets_are_named():
     with pytest.raises(UserError, match="'paper'"):
         preset("large")

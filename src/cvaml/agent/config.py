@@ -228,8 +228,8 @@ def override(config: AgentConfig, settings: Mapping[str, str]) -> AgentConfig:
     changes: dict[str, Any] = {}
     for key, text in settings.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = _nearest(key, list(known))
+            hint = f"; did you mean {near!r}?" if near else ""
             raise UserError(f"unknown setting {key!r}{hint} (allowed are {', '.join(known)})")
         if key == "variant":
             model = settings.get("model", config.model)
@@ -336,6 +336,17 @@ def _fields(config: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from _fields(value, f"{prefix}{item.name}.")
         else:
             yield prefix + item.name, hints[item.name]
+
+
+def _nearest(key: str, known: list[str]) -> str | None:
+    """The known name whose whole, or whose part after the dot, is most like the key."""
+
+    def likeness(name: str) -> float:
+        pairs = ((key, name), (key.rpartition(".")[2], name.rpartition(".")[2]))
+        return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
+
+    best = max(known, key=likeness)
+    return best if likeness(best) >= 0.75 else None
 
 
 def _get(config: object, key: str) -> Any:
