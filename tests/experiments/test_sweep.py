@@ -1,7 +1,6 @@
 """The sweep command, inline: the same results as the plain commands, one cell at a time too."""
 
 import json
-import os
 
 import pytest
 
@@ -69,12 +68,13 @@ def test_cliffwalk_equals_the_plain_command(tmp_path):
         assert (tmp_path / "swept" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
 
 
-def test_a_failed_cell_is_an_error_with_its_reason(tmp_path, capsys):
+def test_a_failed_cell_is_an_error_with_its_reason(tmp_path, capsys, monkeypatch):
     out = tmp_path / "g"
     assert sweep(*GARNET, "--cell", "0", out=out) == 0
     capsys.readouterr()
     # A folder stands where the cell's file is written first.
-    blocked = out / "cells" / f".{os.getpid()}-rank001-problems000000-000016.parquet"
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0")
+    blocked = out / "cells" / ".0-rank001-problems000000-000016.parquet"
     blocked.mkdir()
     assert sweep(*GARNET, out=out) == 1
     err = capsys.readouterr().err

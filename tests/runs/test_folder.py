@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -14,6 +16,62 @@ def test_reopening_needs_the_same_settings(tmp_path):
         RunFolder.open(path, "train", {"seed": 1, "task": ("a",)})
     with pytest.raises(UserError, match="holds the study 'train', not 'garnet'"):
         RunFolder.open(path, "garnet", {})
+
+
+CREATE = """
+import sys
+from cvaml.runs.folder import RunFolder
+from cvaml.types import UserError
+
+seed, same, root = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(10):
+    settings = {"seed": 0 if same == "same" else int(seed)}
+    try:
+        RunFolder.open(f"{root}/{number}/run", "train", settings)
+        print("opened", flush=True)
+    except UserError as error:
+        print(error, flush=True)
+"""
+
+
+def created_together(root, same):
+    """What six processes say that create ten folders at the same moment; rows are folders."""
+    arguments = [[sys.executable, "-c", CREATE, str(seed), same, str(root)] for seed in range(6)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen(each, **pipes) for each in arguments]
+    for process in started:
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return list(zip(*(p.communicate(timeout=60)[0].splitlines() for p in started), strict=True))
+
+
+def test_one_of_many_processes_creates_a_folder(tmp_path):
+    for number, said in enumerate(created_together(tmp_path, "different")):
+        (winner,) = (seed for seed, line in enumerate(said) if line == "opened")
+        path = tmp_path / str(number) / "run"
+        assert json.loads((path / "config.json").read_text())["settings"] == {"seed": winner}
+        for seed, line in enumerate(said):
+            refusal = f"{path} holds another configuration (seed: {winner} there, {seed} here)"
+            assert seed == winner or line.startswith(refusal)
+        assert [found.name for found in path.iterdir()] == ["config.json"]
+
+
+def test_processes_with_the_same_settings_all_open_the_folder(tmp_path):
+    said = created_together(tmp_path, "same")
+    assert said == [("opened",) * 6] * 10
+
+
+def test_folders_are_made_without_hard_links_too(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refused)
+    folder = RunFolder.open(tmp_path / "run", "train", {"seed": 0})
+    assert folder.read_json("config.json")["settings"] == {"seed": 0}
 
 
 def test_foreign_folder_is_refused_but_leftovers_of_a_kill_are_not(tmp_path):

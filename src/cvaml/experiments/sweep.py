@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -145,11 +144,7 @@ def _run_one(plan: Plan, key: str) -> int:
     from cvaml.runs.signals import Interrupted
 
     cell = find_cell(plan.cells, key)
-    try:
-        plan.open()
-    except UserError:  # another job of the array may be making the folder at this very moment
-        time.sleep(1)
-        plan.open()
+    plan.open()
     try:
         failed = run_cells([cell], plan.root, Inline(), f"sweep {plan.label}", not plan.talks)
     except Interrupted as stop:

@@ -1,9 +1,11 @@
 """A run folder: `config.json` says what it holds, every file in it appears whole or not at all."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -20,6 +22,8 @@ _PACKAGES = ("cvaml", "jax", "jaxlib", "numpy", "equinox", "optax", "mujoco", "d
 
 _CONTENTS = ("done.json", "metrics", "checkpoints", "tensorboard", "wandb")
 
+Place = Callable[[Path, Path], object]
+
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
@@ -30,6 +34,9 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path | str, study: str, settings: Mapping[str, Any]) -> "RunFolder":
         """Creates the folder, or reopens it if it already holds exactly these settings.
+
+        Of several processes that create it at the same moment one does; to the others it is a
+        folder that was there before.
 
         Args:
             path: the folder.
@@ -47,12 +54,14 @@ class RunFolder:
             raise UserError(f"cannot create the folder {path}: {error.strerror}") from None
         if not os.access(folder.path, os.W_OK):
             raise UserError(f"cannot write into the folder {path}")
-        if not folder.file("config.json").exists():
+        described = folder.file("config.json")
+        if not described.exists():
             # hidden files are what a kill during this very step may have left
-            if any(not found.name.startswith(".") for found in folder.path.iterdir()):
+            foreign = any(not found.name.startswith(".") for found in folder.path.iterdir())
+            if foreign and not described.exists():
                 raise UserError(f"{path} is not empty and not a run folder; choose another --out")
-            folder._describe(study, settings)
-            return folder
+            with contextlib.suppress(FileExistsError):
+                folder._describe(study, settings, _place_first)
         found = folder.read_json("config.json")
         if found.get("study") != study:
             raise UserError(f"{path} holds the study {found.get('study')!r}, not {study!r}")
@@ -103,22 +112,37 @@ class RunFolder:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        self._describe(study, to_json(settings))
+        self._describe(study, to_json(settings), Path.replace)
 
-    def _describe(self, study: str, settings: object) -> None:
+    def _describe(self, study: str, settings: object, place: Place) -> None:
         found = {"study": study, "settings": settings, **provenance()}
-        self.write_json("config.json", found)
+        text = json.dumps(found, indent=1) + "\n"
+        self.write("config.json", lambda path: path.write_text(text), place)
 
-    def write(self, name: str, save: Callable[[Path], object]) -> None:
+    def write(self, name: str, save: Callable[[Path], object], place: Place = Path.replace) -> None:
         """Lets `save` write to a temporary file beside its place, then moves it there."""
         target = self.file(name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{os.getpid()}-{target.name}")
+        # Not the process id, which may be the same on two nodes that share the folder.
+        temporary = target.with_name(f".{secrets.token_hex(4)}-{target.name}")
         try:
             save(temporary)
-            temporary.replace(target)
+            place(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _place_first(temporary: Path, target: Path) -> None:
+    """Gives a file its name unless there is one of that name: then it raises FileExistsError.
+
+    A hard link does both in one step. Where the file system has none, the last one wins.
+    """
+    try:
+        target.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:
+        temporary.replace(target)
 
 
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
