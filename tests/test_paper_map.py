@@ -1,6 +1,8 @@
-"""Everything that the map of the paper names exists, and its defaults are the real ones."""
+"""Everything that the map of the paper names exists, and its defaults are the real ones.
 
-import ast
+That its tests exist is checked for all pages in `test_docs`.
+"""
+
 import dataclasses
 import importlib
 import re
@@ -27,7 +29,6 @@ def tables() -> list[tuple[list[str], list[list[str]]]]:
 ROWS = [dict(zip(header, row, strict=True)) for header, rows in tables() for row in rows]
 QUOTED = re.findall(r"`([^`]+)`", MAP)
 NAMES = sorted({quoted for quoted in QUOTED if re.fullmatch(r"cvaml(\.\w+)+", quoted)})
-TESTS = sorted({quoted for quoted in QUOTED if quoted.startswith("tests/")})
 DEFAULTS = [row for row in ROWS if "field" in row]
 
 
@@ -50,14 +51,6 @@ def resolve(name: str) -> object:
 @pytest.mark.parametrize("name", NAMES)
 def test_code_exists(name):
     resolve(name)
-
-
-@pytest.mark.parametrize("name", TESTS)
-def test_tests_exist(name):
-    path, _, function = name.partition("::")
-    tree = ast.parse((ROOT / path).read_text())
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    assert not function or function in defined
 
 
 def test_commands_exist():
