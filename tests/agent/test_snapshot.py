@@ -44,14 +44,3 @@ def test_chunks_put_the_replay_back(tmp_path, monkeypatch, generator, round_to, 
 def test_nothing_new_is_no_chunk():
     replay = population.init_replay(SPEC, 1, 8)
     assert snapshot.new_rows(replay, np.array([3]), np.array([3])) is None
-
-
-def test_ended_episodes_keep_their_last_row():
-    replay = population.init_replay(SPEC, 2, 3)
-    one = np.ones((2, 1), np.float32)
-    no = np.zeros(2, bool)
-    for _ in range(2):
-        replay = population.add(replay, one.repeat(2, 1), one, one[:, 0], no, no, one.repeat(2, 1))
-    ended = snapshot.end_episodes(replay, np.array([False, True]))
-    assert ended.current_index.tolist() == [2, 0]
-    assert ended.is_full.tolist() == [False, True]

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -167,15 +168,14 @@ def test_broken_newest_checkpoint_loses_nothing(reference, tmp_path, monkeypatch
 
 
 def test_bad_loss_stops_the_run_and_names_it(tmp_path, monkeypatch):
-    update = population.update
+    update = population.add_and_update
 
-    def poisoned(state, *rest):
-        state, metrics = update(state, *rest)
-        bad = np.array([np.nan if int(state.step[0]) == 20 else 0.0 for _ in range(2)])
-        bad[0] = 0.0
-        return state, metrics | {"loss/critic": metrics["loss/critic"] + bad.astype(np.float32)}
+    def poisoned(state, replay, sums, step, planned, *rest):
+        # An array of planner statistics is summed next to the losses: a NaN among them is found.
+        bad = jnp.array([0.0, np.nan if int(state.step[0]) == 19 else 0.0])
+        return update(state, replay, sums, step, planned | {"loss/critic": bad}, *rest)
 
-    monkeypatch.setattr(population, "update", poisoned)
+    monkeypatch.setattr(population, "add_and_update", poisoned)
     message = r"loss/critic of member 1 \(Pendulum-v1, seed 1\) is not finite at update 20"
     with pytest.raises(NotFiniteError, match=message + ".*checkpoint of step 16 is good"):
         train(config(tmp_path / "run"))
@@ -203,7 +203,8 @@ def test_environment_that_does_not_come_back_starts_a_new_episode(tmp_path, monk
     with pytest.warns(UserWarning, match="1 of 2 members could not be brought back"):
         again.restore(found)
     assert again.counters["restarts"].tolist() == [0, 1]
-    # Its last row stays as the end of the old episode: the new one begins behind it.
+    # The step before stays as the end of the old episode: the new one begins behind it.
+    again.advance()
     assert again.replay.current_index.tolist() == [5, 6]
     final = np.asarray(again.replay.experience.final)[:, 0]
     assert final[1, 5]

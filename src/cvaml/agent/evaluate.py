@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.policy import act_member
+from cvaml.agent.population import LAUNCH
 from cvaml.agent.state import AgentState
 from cvaml.agent.train_config import TrainConfig
 from cvaml.envs import VectorEnv, make_env
@@ -17,7 +18,7 @@ MAX_STEPS = 10_000
 """Agent steps after which an evaluation gives up waiting for an episode to end."""
 
 
-@partial(jax.jit, static_argnames=("config",))
+@partial(jax.jit, static_argnames=("config",), compiler_options=LAUNCH)
 def greedy_actions(
     state: AgentState,
     observation: Float[Array, "S E o"],
@@ -50,7 +51,8 @@ class Evaluator:
     """Environments for `episodes` episodes of each member, the same starts at every evaluation.
 
     Equal starts take the luck of the draw out of the differences between two evaluations, and
-    leave nothing that a checkpoint would have to remember.
+    leave nothing that a checkpoint would have to remember. The episodes form two halves: while
+    the environments of one step, the actions of the other are planned.
     """
 
     def __init__(self, config: TrainConfig, episodes: int, seed: int = 0) -> None:
@@ -62,17 +64,20 @@ class Evaluator:
             seed: another seed gives other starts.
         """
         self.config, self.episodes = config, episodes
-        tasks = [task for task in config.tasks for _ in range(episodes)]
-        seeds = [
-            int(word)
+        starts = [
+            np.random.SeedSequence([member, seed, 0xE7A1]).generate_state(episodes)
             for member in config.seeds
-            for word in np.random.SeedSequence([member, seed, 0xE7A1]).generate_state(episodes)
         ]
-        self.env: VectorEnv = make_env(
-            tasks, seeds, threads=config.threads, action_noise=config.action_noise
-        )
-        self.env.reset()
-        self.start = self.env.state()
+        # One half if there is one episode; an odd number leaves the first half the longer one.
+        middle = -(-episodes // 2)
+        parts = [part for part in (slice(middle), slice(middle, None)) if starts[0][part].size]
+        self._halves = [_Half(config, [each[part] for each in starts]) for part in parts]
+
+    def compile(self, state: AgentState, keys: Key[Array, " S"]) -> None:
+        """Plans once, so that the time of `returns` holds no compilation."""
+        for half in self._halves:
+            half.begin(keys)
+            half.plan(state, self.config.agent)
 
     def returns(self, state: AgentState, keys: Key[Array, " S"]) -> Float[np.ndarray, "S E"]:
         """Undiscounted returns of one episode in every environment.
@@ -81,21 +86,54 @@ class Evaluator:
             state: of the population.
             keys: one per member.
         """
-        self.env.restore(self.start)
-        obs, members = self.env.obs, len(self.config.tasks)
-        returns = np.zeros(len(obs))
-        running = np.ones(len(obs), bool)
-        for step in range(MAX_STEPS):
-            seen = jnp.asarray(obs.reshape(members, self.episodes, -1))
-            actions = greedy_actions(state, seen, keys, jnp.int32(step), self.config.agent)
-            outcome = self.env.step(np.asarray(actions).reshape(len(obs), -1))
-            returns += np.where(running, outcome.reward, 0)
-            running &= ~(outcome.terminated | outcome.truncated)
-            if not running.any():
+        agent = self.config.agent
+        for number, half in enumerate(self._halves):
+            half.begin(jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number))
+            half.plan(state, agent)
+        for _ in range(MAX_STEPS):
+            for half in self._halves:
+                if half.running.any():
+                    half.step()
+                    half.plan(state, agent)
+            if not any(half.running.any() for half in self._halves):
                 break
-            obs = outcome.obs
-        return returns.reshape(members, self.episodes)
+        return np.concatenate([half.returns for half in self._halves], axis=1)
 
     def close(self) -> None:
         """Frees the environments."""
-        self.env.close()
+        for half in self._halves:
+            half.env.close()
+
+
+class _Half:
+    """Some episodes of every member, in environments of their own."""
+
+    def __init__(self, config: TrainConfig, starts: list[np.ndarray]) -> None:
+        self.shape = (len(starts), len(starts[0]))
+        tasks = [task for task in config.tasks for _ in starts[0]]
+        seeds = [int(word) for each in starts for word in each]
+        self.env: VectorEnv = make_env(
+            tasks, seeds, threads=config.threads, action_noise=config.action_noise
+        )
+        self.env.reset()
+        self.start = self.env.state()
+
+    def begin(self, keys: Key[Array, " S"]) -> None:
+        """Back to the start."""
+        self.env.restore(self.start)
+        self.keys, self.obs, self.count = keys, self.env.obs, 0
+        self.returns, self.running = np.zeros(self.shape), np.ones(self.shape, bool)
+
+    def plan(self, state: AgentState, agent: AgentConfig) -> None:
+        """Starts the computation of the next actions, without waiting for them."""
+        seen = jnp.asarray(self.obs.reshape(*self.shape, -1))
+        self.actions = greedy_actions(state, seen, self.keys, jnp.int32(self.count), agent)
+        self.count += 1
+
+    def step(self) -> None:
+        """Takes the planned actions."""
+        outcome = self.env.step(np.asarray(self.actions).reshape(len(self.obs), -1))
+        self.returns += np.where(self.running, outcome.reward.reshape(self.shape), 0)
+        ended = outcome.terminated | outcome.truncated
+        self.running &= ~ended.reshape(self.shape)
+        self.obs = outcome.obs

@@ -1,10 +1,7 @@
 """The fixed table of metric names, and the estimates too costly for every update."""
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
@@ -116,23 +113,6 @@ def _model_metrics(view: View, key: PRNGKeyArray, config: AgentConfig) -> Metric
         "sigma_mean": jnp.mean(jnp.exp(first.log_std)),
         "sigma_at_bounds": jnp.mean((place < 0.01) | (place > 0.99)),
     }
-
-
-def not_finite(metrics: Mapping[str, Float[Array, " S"]]) -> list[tuple[int, str]]:
-    """Members and names of metrics that are NaN or infinite.
-
-    Args:
-        metrics: of one update, each with one number per member.
-
-    Returns:
-        (member, name) pairs, losses before gradients; empty if all is well.
-    """
-    found = [
-        (int(member), name)
-        for name, values in metrics.items()
-        for member in np.flatnonzero(~np.isfinite(np.asarray(values)))
-    ]
-    return sorted(found, key=lambda pair: (not pair[1].startswith("loss/"), pair[0], pair[1]))
 
 
 def _mean(x: Float[Array, " n"], weights: Float[Array, " n"]) -> Float[Array, ""]:

@@ -22,12 +22,16 @@ from cvaml.agent.metrics import diagnose_member
 from cvaml.agent.policy import act_member
 from cvaml.agent.replay import Replay
 from cvaml.agent.state import AgentState, Spec, init_member, member_settings
+from cvaml.agent.sums import Sums, add_metrics
 from cvaml.agent.update import update_member
 from cvaml.types import UserError
 
 AXIS = "members"
 Keys = Key[Array, " S"]
 Metrics = dict[str, Float[Array, " S"]]
+# Kernels are launched one by one: recording these programs as a graph first, which is the
+# default, makes the device wait for the host at every call.
+LAUNCH = {"xla_gpu_graph_min_graph_size": 1_000_000}
 
 
 def init_population(
@@ -178,12 +182,45 @@ def add(
     Returns:
         The replay.
     """
-    floats = (
-        np.asarray(x, np.float32) if isinstance(x, np.ndarray) else x.astype(jnp.float32)
-        for x in (observation, action, reward, successor)
+    step = replays.packed(observation, action, reward, terminated, truncated, successor)
+    return add_packed(replay, step)
+
+
+def add_packed(replay: Replay, step: Float[np.ndarray, "S p"]) -> Replay:
+    """Stores one step of every member, given as `replay.packed` made it."""
+    return _add(replay, step, _mesh(replay))
+
+
+def add_and_update(
+    state: AgentState,
+    replay: Replay,
+    sums: Sums,
+    step: Float[np.ndarray, "S p"],
+    planned: Metrics,
+    keys: Keys,
+    config: AgentConfig,
+    n_updates: int = 1,
+) -> tuple[AgentState, Replay, Sums]:
+    """Stores a step, updates, and sums the metrics, as one program with one copy to the device.
+
+    Args:
+        state: of the population; not usable afterwards.
+        replay: of the population; not usable afterwards.
+        sums: of the metrics so far; not usable afterwards.
+        step: as `replay.packed` made it.
+        planned: what `act` said about the planner.
+        keys: one per member; may stay the same.
+        config: shared.
+        n_updates: gradient steps in this call.
+
+    Returns:
+        State, replay and sums afterwards.
+    """
+    inputs = (state, replay, sums, step, planned, keys)
+    found: tuple[AgentState, Replay, Sums] = _add_and_update(
+        *inputs, config, n_updates, _mesh(state)
     )
-    before, taken, received, after = floats
-    return _add(replay, before, taken, received, terminated, truncated, after, _mesh(replay))
+    return found
 
 
 def shard(tree: Any, devices: Sequence[jax.Device] | None = None) -> Any:
@@ -237,7 +274,7 @@ def _init_replay(spec: Spec, members: int, rows: int) -> Replay:
     return jax.tree.map(lambda x: jnp.zeros((members, *x.shape), x.dtype), empty)
 
 
-@partial(jax.jit, static_argnames=("config", "explore", "mesh"))
+@partial(jax.jit, static_argnames=("config", "explore", "mesh"), compiler_options=LAUNCH)
 def _act(
     state: AgentState,
     observation: Array,
@@ -277,15 +314,40 @@ def _diagnose(
 
 
 @partial(jax.jit, static_argnames="mesh", donate_argnames="replay")
-def _add(
+def _add(replay: Replay, step: Array, mesh: Mesh | None) -> Replay:
+    return _over_members(replays.add_packed_member, mesh)(replay, step)
+
+
+@partial(
+    jax.jit,
+    static_argnames=("config", "n_updates", "mesh"),
+    donate_argnames=("state", "replay", "sums"),
+    compiler_options=LAUNCH,
+)
+def _add_and_update(
+    state: AgentState,
     replay: Replay,
-    observation: Array,
-    action: Array,
-    reward: Array,
-    terminated: Array,
-    truncated: Array,
-    successor: Array,
+    sums: Sums,
+    step: Array,
+    planned: Metrics,
+    keys: Keys,
+    config: AgentConfig,
+    n_updates: int,
     mesh: Mesh | None,
-) -> Replay:
-    one = _over_members(replays.add_member, mesh)
-    return one(replay, observation, action, reward, terminated, truncated, successor)
+) -> tuple[AgentState, Replay, Sums]:
+    def member(
+        state: AgentState,
+        replay: Replay,
+        sums: Sums,
+        step: Array,
+        planned: dict[str, Float[Array, ""]],
+        key: Array,
+    ) -> tuple[AgentState, Replay, Sums]:
+        replay = replays.add_packed_member(replay, step)
+        state, metrics = update_member(state, replay, key, config, n_updates)
+        return state, replay, add_metrics(sums, metrics | planned, state.step)
+
+    found: tuple[AgentState, Replay, Sums] = _over_members(member, mesh)(
+        state, replay, sums, step, planned, keys
+    )
+    return found

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flashbax.buffers import trajectory_buffer as flashbax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -97,6 +98,36 @@ def add_member(
     end = replay.current_index + 1 + (terminated | truncated).astype(replay.current_index.dtype)
     added = flashbax.add(replay, Rows(*(leaf[None] for leaf in pair)))
     return added.replace(current_index=end % rows, is_full=replay.is_full | (end >= rows))
+
+
+def packed(
+    observation: Float[Array, "S o"] | Float[np.ndarray, "S o"],
+    action: Float[Array, "S a"] | Float[np.ndarray, "S a"],
+    reward: Float[Array, " S"] | Float[np.ndarray, " S"],
+    terminated: Bool[Array, " S"] | Bool[np.ndarray, " S"],
+    truncated: Bool[Array, " S"] | Bool[np.ndarray, " S"],
+    successor: Float[Array, "S o"] | Float[np.ndarray, "S o"],
+) -> Float[np.ndarray, "S p"]:
+    """One step of all members as one array: a single copy to the device instead of six."""
+    columns = (reward, terminated, truncated)
+    parts = (observation, action, *(np.asarray(x)[:, None] for x in columns), successor)
+    return np.concatenate([np.asarray(x, np.float32) for x in parts], axis=1)
+
+
+def end_columns(observation_size: int, action_size: int) -> slice:
+    """Where `packed` holds whether a step terminated and whether it was truncated."""
+    start = observation_size + action_size + 1
+    return slice(start, start + 2)
+
+
+def add_packed_member(replay: Replay, step: Float[Array, " p"]) -> Replay:
+    """`add_member` for one row of `packed`."""
+    sizes = (replay.experience.observation.shape[-1], replay.experience.action.shape[-1])
+    observation, action, outcome, successor = jnp.split(
+        step, [sizes[0], sum(sizes), sum(sizes) + 3]
+    )
+    reward, terminated, truncated = outcome
+    return add_member(replay, observation, action, reward, terminated > 0, truncated > 0, successor)
 
 
 def sample_member(replay: Replay, key: PRNGKeyArray, batch: int, length: int) -> Rows:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 from cvaml.agent.replay import Replay
 from cvaml.runs.arrays import place_like
@@ -61,15 +61,6 @@ def with_rows(replay: Replay, chunks: Sequence[Rows]) -> Replay:
     experience = replay.experience
     fields = {name: restore(name, leaf) for name, leaf in experience._asdict().items()}
     return replay.replace(experience=experience._replace(**fields))
-
-
-def end_episodes(replay: Replay, ended: Bool[np.ndarray, " S"]) -> Replay:
-    """Cuts the running episodes of some members off, whose environments could not be restored."""
-    capacity = replay.experience.reward.shape[2]
-    index = replay.current_index + jnp.asarray(ended, replay.current_index.dtype)
-    return replay.replace(
-        current_index=index % capacity, is_full=replay.is_full | (index >= capacity)
-    )
 
 
 @jax.jit

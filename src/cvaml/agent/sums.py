@@ -1,61 +1,78 @@
 """Sums of metrics on the device: they leave it in blocks, the first bad one is remembered."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-Sums = dict[str, Array]
+from cvaml.agent.metrics import METRICS
+
+NAMES = tuple(METRICS)
 
 
 class NotFiniteError(ArithmeticError):
     """A loss or gradient became NaN or infinite."""
 
 
-@jax.jit
-def add_metrics(
-    sums: Sums, metrics: Mapping[str, Float[Array, " S"]], step: Int[Array, ""]
-) -> Sums:
-    """The sums after one more set of metrics.
+class Sums(NamedTuple):
+    """What was added so far, one column per name of the table: few arrays are cheap to pass on."""
+
+    totals: Float[Array, "*S n"]
+    """Sum of the finite numbers."""
+    counts: Int[Array, "*S n"]
+    """How many were added."""
+    bad: Int[Array, "*S n"]
+    """The first step at which one was not finite, or -1."""
+
+    @classmethod
+    def start(cls, members: int) -> "Sums":
+        """Nothing added yet."""
+        shape = (members, len(NAMES))
+        return cls(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.full(shape, -1))
+
+
+def add_metrics(sums: Sums, metrics: Mapping[str, Float[Array, ""]], step: Int[Array, ""]) -> Sums:
+    """One member's sums after one more set of metrics.
 
     Args:
-        sums: per metric its sum `total/<name>`, how many were added `count/<name>`, and the first
-            step at which it was not finite, `bad/<name>`, or -1; each [S]. May be empty.
-        metrics: one number per member each.
+        sums: of the member.
+        metrics: by names of the table; those not given are not counted.
         step: where the metrics come from.
 
     Returns:
-        The new sums; metrics not seen before are added to the table.
+        The new sums.
     """
-    new = dict(sums)
-    for name, values in metrics.items():
-        finite = jnp.isfinite(values)
-        total = sums.get(f"total/{name}", jnp.zeros_like(values))
-        count = sums.get(f"count/{name}", jnp.zeros(values.shape, jnp.int32))
-        bad = sums.get(f"bad/{name}", jnp.full(values.shape, -1, jnp.int32))
-        new[f"total/{name}"] = total + jnp.where(finite, values, 0)
-        new[f"count/{name}"] = count + 1
-        new[f"bad/{name}"] = jnp.where((bad < 0) & ~finite, step, bad)
-    return new
+    unknown = metrics.keys() - METRICS.keys()
+    if unknown:
+        raise KeyError(f"metrics outside the table: {', '.join(sorted(unknown))}")
+    values = jnp.stack([metrics.get(name, jnp.zeros(())) for name in NAMES])
+    given = np.array([name in metrics for name in NAMES])
+    finite = jnp.isfinite(values)
+    return Sums(
+        totals=sums.totals + jnp.where(finite, values, 0),
+        counts=sums.counts + given,
+        bad=jnp.where((sums.bad < 0) & ~finite, step.astype(sums.bad.dtype), sums.bad),
+    )
 
 
-def means(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Per metric the mean of what was added, [S]; call it on host copies."""
-    names = [key.removeprefix("total/") for key in sums if key.startswith("total/")]
-    return {name: sums[f"total/{name}"] / np.maximum(sums[f"count/{name}"], 1) for name in names}
+def means(sums: Sums) -> dict[str, np.ndarray]:
+    """Per metric the mean of what was added, [S]; call it on a host copy."""
+    return {
+        name: np.asarray(sums.totals[:, column] / np.maximum(sums.counts[:, column], 1))
+        for column, name in enumerate(NAMES)
+        if np.any(sums.counts[:, column])
+    }
 
 
-def first_bad(sums: Mapping[str, np.ndarray]) -> tuple[int, int, str] | None:
+def first_bad(sums: Sums) -> tuple[int, int, str] | None:
     """The earliest (step, member, metric) that was not finite; losses before their consequences."""
     found = [
-        (int(steps[member]), not key.startswith("bad/loss/"), int(member), key[len("bad/") :])
-        for key, steps in sums.items()
-        if key.startswith("bad/")
-        for member in np.flatnonzero(steps >= 0)
+        (int(sums.bad[member, column]), not NAMES[column].startswith("loss/"), member, column)
+        for member, column in np.argwhere(np.asarray(sums.bad) >= 0).tolist()
     ]
     if not found:
         return None
-    step, _, member, name = min(found)
-    return step, member, name
+    step, _, member, column = min(found)
+    return step, member, NAMES[column]

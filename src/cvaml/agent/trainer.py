@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from cvaml.agent import population
-from cvaml.agent.snapshot import end_episodes, new_rows, with_rows
+from cvaml.agent import replay as replays
+from cvaml.agent.snapshot import new_rows, with_rows
 from cvaml.agent.state import Spec
-from cvaml.agent.sums import Sums, add_metrics, first_bad, means
+from cvaml.agent.sums import Sums, first_bad, means
 from cvaml.agent.train_config import TrainConfig
 from cvaml.envs import Step, VectorEnv
 from cvaml.envs.generators import generator_words, set_generator_words
@@ -34,14 +35,6 @@ class Keys(NamedTuple):
     update: Key[Array, " S"]
     diagnose: Key[Array, " S"]
     evaluate: Key[Array, " S"]
-
-
-class Transition(NamedTuple):
-    """One step of all members on its way into the replay."""
-
-    observation: np.ndarray
-    action: np.ndarray
-    outcome: Step
 
 
 def member_keys(seeds: tuple[int, ...]) -> Keys:
@@ -78,7 +71,7 @@ class Trainer:
         if len(devices) > 1:
             state, replay, keys = (population.shard(x, devices) for x in (state, replay, keys))
         self.state, self.replay, self.keys = state, replay, keys
-        self.sums: Sums = {}
+        self.sums = self._no_sums()
         self.seconds = {"physics": 0.0, "planning": 0.0, "update": 0.0}
         self.step_count = self.updates = 0
         self._generators = [np.random.default_rng([seed, 0xAC7]) for seed in config.seeds]
@@ -88,7 +81,10 @@ class Trainer:
             name: np.zeros(members)
             for name in ("return", "returns", "episodes", "physics_errors", "restarts")
         }
-        self._pending: Transition | None = None
+        # The newest step, as the replay takes it, and whether there is one at all.
+        width = 2 * self.spec.observation_size + self.spec.action_size + 3
+        self._ends = replays.end_columns(*self.spec)
+        self._pending, self._is_pending = np.zeros((members, width), np.float32), False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="update")
         self._obs = env.obs
 
@@ -128,14 +124,14 @@ class Trainer:
             self.seconds["update"] += learned - acted
             self.seconds["physics"] += time.perf_counter() - learned
         learning.result()
-        self._pending = Transition(self._obs, action, outcome)
+        self._pending, self._is_pending = self._packed(action, outcome), True
         self._count(outcome)
         self._obs = outcome.obs
         self.step_count += 1
 
     def read_sums(self) -> dict[str, np.ndarray]:
         """The means of the metrics since the last call, [S] each; starts the next block."""
-        sums, self.sums = jax.device_get(self.sums), {}
+        sums, self.sums = jax.device_get(self.sums), self._no_sums()
         counters = self.counters
         episodes = counters["episodes"]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -146,7 +142,6 @@ class Trainer:
             keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(
                 self.keys.diagnose, self.step_count
             )
-            self.flush()
             costly = population.diagnose(self.state, self.replay, keys, self.config.agent)
             found |= jax.device_get(costly)
         totals = {name: counters[name] for name in ("physics_errors", "restarts")}
@@ -164,34 +159,17 @@ class Trainer:
             f"{self.step_count}"
         )
 
-    def flush(self) -> None:
-        """Brings the newest transition into the replay now; the next update finds it there."""
-        if self._pending is not None:
-            seen, action, outcome = self._pending
-            self.replay = population.add(
-                self.replay,
-                seen,
-                action,
-                outcome.reward,
-                outcome.terminated,
-                outcome.truncated,
-                outcome.final_obs,
-            )
-            self._rows += 1 + (outcome.terminated | outcome.truncated)
-            self._pending = None
-
     def snapshot(self) -> tuple[dict[str, np.ndarray], dict[str, Any], Rows | None]:
         """Copies of all of it: arrays, plain values, the replay's rows since the last snapshot."""
-        self.flush()
         arrays = host_copy(self._tree())
         arrays |= _prefixed("env/", self.env.state()) | _prefixed("counter/", self.counters)
-        arrays |= _prefixed("sums/", host_copy_flat(self.sums))
         meta = {
             "spec": list(self.spec),
             "agent_step": self.step_count,
             "updates": self.updates,
             "seconds": self.seconds,
             "rows": self._rows.tolist(),
+            "pending": self._is_pending,
         }
         rows = new_rows(self.replay, self._rows_stored, self._rows)
         self._rows_stored = self._rows.copy()
@@ -206,16 +184,17 @@ class Trainer:
         for generator, words in zip(self._generators, restored["generators"], strict=True):
             set_generator_words(generator, words)
         self.counters = _unprefixed("counter/", found.arrays)
-        self.sums = {k: jnp.array(v) for k, v in _unprefixed("sums/", found.arrays).items()}
+        self.sums, self._pending = restored["sums"], restored["pending"]
         meta = found.meta
         self.step_count, self.updates = meta["agent_step"], meta["updates"]
-        self.seconds = meta["seconds"]
+        self.seconds, self._is_pending = meta["seconds"], meta["pending"]
         self._rows = np.array(meta["rows"], np.int64)
         self._rows_stored = self._rows.copy()
         lost = ~self.env.restore(_unprefixed("env/", found.arrays))
         if lost.any():
-            self.replay = end_episodes(self.replay, lost)
-            self._rows += lost
+            # Their running episodes end with the step that is still to be stored.
+            self._pending = self._pending.copy()
+            self._pending[lost, self._ends.stop - 1] = 1.0
             self.counters["return"][lost] = 0
             self.counters["restarts"] += lost
         self._obs = self.env.obs
@@ -230,20 +209,39 @@ class Trainer:
             "state": self.state,
             "keys": self.keys,
             "replay": (self.replay.current_index, self.replay.is_full),
+            "sums": self.sums,
+            "pending": self._pending,
             "generators": np.stack([generator_words(g) for g in self._generators]),
         }
 
-    def _learn(self, planned: Mapping[str, Float[Array, " S"]] | None) -> None:
+    def _learn(self, planned: population.Metrics | None) -> None:
         """In the second thread: stores the step before, then updates on what is stored."""
-        self.flush()
-        if planned is None:
-            return
-        agent = self.config.agent
-        self.state, metrics = population.update(
-            self.state, self.replay, self.keys.update, agent, agent.updates_per_step
-        )
-        self.updates += agent.updates_per_step
-        self.sums = add_metrics(self.sums, {**metrics, **planned}, jnp.int32(self.updates))
+        agent, step = self.config.agent, self._pending
+        if planned is not None:
+            self.state, self.replay, self.sums = population.add_and_update(
+                self.state,
+                self.replay,
+                self.sums,
+                step,
+                planned,
+                self.keys.update,
+                agent,
+                agent.updates_per_step,
+            )
+            self.updates += agent.updates_per_step
+        elif self._is_pending:
+            self.replay = population.add_packed(self.replay, step)
+        if self._is_pending:
+            self._rows += 1 + (step[:, self._ends] > 0).any(axis=1)
+
+    def _packed(self, action: np.ndarray, outcome: Step) -> np.ndarray:
+        ends = outcome.terminated, outcome.truncated
+        return replays.packed(self._obs, action, outcome.reward, *ends, outcome.final_obs)
+
+    def _no_sums(self) -> Sums:
+        """Empty sums, where the members are."""
+        empty: Sums = jax.device_put(Sums.start(len(self.config.tasks)), self.keys.init.sharding)
+        return empty
 
     def _count(self, outcome: Step) -> None:
         ended = outcome.terminated | outcome.truncated
@@ -260,11 +258,6 @@ class Trainer:
             for leaf in jax.tree.leaves(self.state):
                 leaf.block_until_ready()
         return time.perf_counter()
-
-
-def host_copy_flat(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Named arrays as host copies under the same names."""
-    return {name: np.array(value) for name, value in jax.device_get(dict(arrays)).items()}
 
 
 def _devices(members: int) -> list[jax.Device]:

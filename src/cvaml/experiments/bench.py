@@ -191,14 +191,11 @@ def _parts(trainer: "Trainer", seconds: float) -> dict[str, float]:
 
 def _evaluation_seconds(trainer: "Trainer") -> float:
     """Seconds of one evaluation, once its program is compiled."""
-    import jax.numpy as jnp
-
-    from cvaml.agent.evaluate import Evaluator, greedy_actions
+    from cvaml.agent.evaluate import Evaluator
 
     config, keys = trainer.config, trainer.keys.evaluate
     evaluator = Evaluator(config, config.eval_episodes)
-    seen = jnp.asarray(evaluator.env.obs.reshape(len(config.tasks), config.eval_episodes, -1))
-    greedy_actions(trainer.state, seen, keys, jnp.int32(0), config.agent)
+    evaluator.compile(trainer.state, keys)
     start = time.perf_counter()
     evaluator.returns(trainer.state, keys)
     seconds = time.perf_counter() - start

@@ -52,7 +52,7 @@ def main(config: Config) -> int:
     evaluator = Evaluator(run, config.episodes, config.seed)
     try:
         returns = evaluator.returns(trained.state, member_keys(run.seeds).evaluate)
-        tasks = evaluator.env.tasks[:: config.episodes]
+        tasks = tuple(str(task) for task in run.tasks)
     finally:
         evaluator.close()
     rows = _summary(tasks, run.seeds, returns)
