@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.policy import act_member
-from cvaml.agent.population import LAUNCH
 from cvaml.agent.state import AgentState
 from cvaml.agent.train_config import TrainConfig
 from cvaml.envs import VectorEnv, make_env
@@ -18,7 +17,7 @@ MAX_STEPS = 10_000
 """Agent steps after which an evaluation gives up waiting for an episode to end."""
 
 
-@partial(jax.jit, static_argnames=("config",), compiler_options=LAUNCH)
+@partial(jax.jit, static_argnames=("config",))
 def greedy_actions(
     state: AgentState,
     observation: Float[Array, "S E o"],

@@ -29,9 +29,6 @@ from cvaml.types import UserError
 AXIS = "members"
 Keys = Key[Array, " S"]
 Metrics = dict[str, Float[Array, " S"]]
-# Kernels are launched one by one: recording these programs as a graph first, which is the
-# default, makes the device wait for the host at every call.
-LAUNCH = {"xla_gpu_graph_min_graph_size": 1_000_000}
 
 
 def init_population(
@@ -274,7 +271,7 @@ def _init_replay(spec: Spec, members: int, rows: int) -> Replay:
     return jax.tree.map(lambda x: jnp.zeros((members, *x.shape), x.dtype), empty)
 
 
-@partial(jax.jit, static_argnames=("config", "explore", "mesh"), compiler_options=LAUNCH)
+@partial(jax.jit, static_argnames=("config", "explore", "mesh"))
 def _act(
     state: AgentState,
     observation: Array,
@@ -322,7 +319,6 @@ def _add(replay: Replay, step: Array, mesh: Mesh | None) -> Replay:
     jax.jit,
     static_argnames=("config", "n_updates", "mesh"),
     donate_argnames=("state", "replay", "sums"),
-    compiler_options=LAUNCH,
 )
 def _add_and_update(
     state: AgentState,
