@@ -183,6 +183,24 @@ def test_bad_loss_stops_the_run_and_names_it(tmp_path, monkeypatch):
     assert RunFolder(tmp_path / "run").done is None
 
 
+def test_everything_is_compiled_once(tmp_path):
+    run = config(tmp_path / "run")
+    env = make_env(run.tasks, run.seeds, threads=0)
+    env.reset()
+    trainer = Trainer(run, env)
+    programs = (population._act, population._add_and_update, population._diagnose)
+    before = [program._cache_size() for program in programs]
+    for _ in range(30):
+        trainer.advance()
+        if trainer.step_count % 12 == 0:
+            trainer.read_sums()
+            trainer.snapshot()
+    trainer.close()
+    env.close()
+    grown = [program._cache_size() - old for program, old in zip(programs, before, strict=True)]
+    assert max(grown) <= 1, "a second program for the same shapes"
+
+
 def test_environment_that_does_not_come_back_starts_a_new_episode(tmp_path, monkeypatch):
     run = config(tmp_path / "run")
     env = make_env(run.tasks, run.seeds, threads=0)

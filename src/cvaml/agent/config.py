@@ -64,7 +64,7 @@ class PlannerConfig:
     """Least standard deviation of the sampling distribution."""
     std_max: float = 0.3
     """Largest and initial standard deviation of it."""
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32", "bfloat16"] = "tf32"
     """Arithmetic of the candidates' evaluation; tf32 acts on GPUs only."""
 
 

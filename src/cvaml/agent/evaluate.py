@@ -67,9 +67,9 @@ class Evaluator:
             np.random.SeedSequence([member, seed, 0xE7A1]).generate_state(episodes)
             for member in config.seeds
         ]
-        # One half if there is one episode; an odd number leaves the first half the longer one.
-        middle = -(-episodes // 2)
-        parts = [part for part in (slice(middle), slice(middle, None)) if starts[0][part].size]
+        # Halves of unequal size would be compiled twice: an odd number stays in one piece.
+        middle = episodes // 2
+        parts = [slice(None)] if episodes % 2 else [slice(middle), slice(middle, None)]
         self._halves = [_Half(config, [each[part] for each in starts]) for part in parts]
 
     def compile(self, state: AgentState, keys: Key[Array, " S"]) -> None:

@@ -30,7 +30,7 @@ class Sums(NamedTuple):
     def start(cls, members: int) -> "Sums":
         """Nothing added yet."""
         shape = (members, len(NAMES))
-        return cls(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.full(shape, -1))
+        return cls(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.full(shape, -1, jnp.int32))
 
 
 def add_metrics(sums: Sums, metrics: Mapping[str, Float[Array, ""]], step: Int[Array, ""]) -> Sums:

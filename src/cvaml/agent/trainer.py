@@ -68,8 +68,11 @@ class Trainer:
         # Numbers that came out of literals are typed weakly, which would compile all of it twice.
         state = jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), state)
         replay = population.init_replay(self.spec, members, capacity, devices=len(devices))
-        if len(devices) > 1:
-            state, replay, keys = (population.shard(x, devices) for x in (state, replay, keys))
+        # Placed for good: arrays that wander between "anywhere" and "here" compile all of it twice.
+        state, replay, keys = (
+            population.shard(x, devices) if len(devices) > 1 else jax.device_put(x, devices[0])
+            for x in (state, replay, keys)
+        )
         self.state, self.replay, self.keys = state, replay, keys
         self.sums = self._no_sums()
         self.seconds = {"physics": 0.0, "planning": 0.0, "update": 0.0}
@@ -94,9 +97,21 @@ class Trainer:
         agent = self.config.agent
         return self.step_count >= max(agent.random_steps, agent.sequence_length)
 
+    @property
+    def last_action(self) -> np.ndarray:
+        """The actions of the newest step, [S, a]."""
+        first = self.spec.observation_size
+        return self._pending[:, first : first + self.spec.action_size]
+
+    @property
+    def episode_ended(self) -> bool:
+        """Whether the newest step ended any member's episode."""
+        return bool((self._pending[:, self._ends] > 0).any())
+
     def advance(self) -> None:
         """One agent step of all members."""
-        timed = self.learns and self.step_count % TIMED_EVERY == 0
+        # The first update is mostly compilation, which would drown all later ones.
+        timed = self.updates > 0 and self.step_count % TIMED_EVERY == 0
         start = self._now(timed)
         planned = None
         if self.learns:
@@ -114,7 +129,7 @@ class Trainer:
             drawn = [generator.uniform(-1, 1, shape) for generator in self._generators]
             action = np.stack(drawn).astype(np.float32)
         acted = time.perf_counter()
-        learning: Future[None] = self._thread.submit(self._learn, planned)
+        learning: Future[None] = self._thread.submit(self.learn, planned)
         if timed:
             learning.result()
             learned = self._now(timed)
@@ -214,7 +229,7 @@ class Trainer:
             "generators": np.stack([generator_words(g) for g in self._generators]),
         }
 
-    def _learn(self, planned: population.Metrics | None) -> None:
+    def learn(self, planned: population.Metrics | None) -> None:
         """In the second thread: stores the step before, then updates on what is stored."""
         agent, step = self.config.agent, self._pending
         if planned is not None:

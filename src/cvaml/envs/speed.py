@@ -1,12 +1,14 @@
 """How fast the simulator itself is: what training is measured against, on the same machine."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Shaped
 
 from cvaml.envs.dmc import DmcEnv
-from cvaml.envs.vector import VectorEnv
+from cvaml.envs.vector import State, VectorEnv
 
 _BLOCK = 100  # agent steps between two looks at the clock's limit, all with prepared actions
 
@@ -24,6 +26,36 @@ def bare_physics(env: VectorEnv, seconds: float = 3.0, seed: int = 0) -> float:
         seed: of the actions.
     """
     return _rate(env, env.physics if isinstance(env, DmcEnv) else env.step, seconds, seed)
+
+
+class Recording(NamedTuple):
+    """A stretch of a run: where it began and what was done."""
+
+    state: State
+    actions: Shaped[np.ndarray, "T S a"]
+
+
+def replayed_physics(env: VectorEnv, recordings: Sequence[Recording]) -> float:
+    """Agent steps per second of the simulator alone along recorded stretches of a run.
+
+    Contacts make the simulator slow, and a learning agent has other contacts than random actions
+    have: what training is compared with must be measured along its own trajectories.
+
+    Args:
+        env: of the run; it is left as it was found.
+        recordings: at least one, none with an episode's end inside.
+    """
+    advance = env.physics if isinstance(env, DmcEnv) else env.step
+    stored, spent, steps = env.state(), 0.0, 0
+    for state, actions in recordings:
+        env.restore(state)
+        start = time.perf_counter()
+        for action in actions:
+            advance(action)
+        spent += time.perf_counter() - start
+        steps += len(actions) * env.members
+    env.restore(stored)
+    return steps / spent
 
 
 def stepping(env: VectorEnv, seconds: float = 3.0, seed: int = 0) -> float:

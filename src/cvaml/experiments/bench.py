@@ -16,9 +16,12 @@ from cvaml.types import UserError, usable_cores
 if TYPE_CHECKING:
     from cvaml.agent.train_config import TrainConfig
     from cvaml.agent.trainer import Trainer
+    from cvaml.envs.speed import Recording
 
 RATES = ("bare_physics", "planning", "update", "training")
 EVALUATE_EVERY_ENV_STEPS = 50_000
+RECORDINGS, RECORDED_STEPS = 20, 25
+"""How many stretches of the training, and how long, the bare simulator repeats."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +78,7 @@ def measure(config: "TrainConfig", seconds: float) -> dict[str, Any]:
 
     from cvaml.agent.trainer import Trainer
     from cvaml.envs import make_env
-    from cvaml.envs.speed import bare_physics
+    from cvaml.envs.speed import bare_physics, replayed_physics
 
     env = make_env(config.tasks, config.seeds, threads=config.threads)
     env.reset()
@@ -84,37 +87,32 @@ def measure(config: "TrainConfig", seconds: float) -> dict[str, Any]:
     trainer = Trainer(config, env)
     compile_s = _warm_up(trainer)
     parts = _parts(trainer, min(seconds / 10, 5.0))
-    start, steps = time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
-        trainer.advance()
-        steps += 1
-        if steps % config.log_every == 0:
-            trainer.read_sums()
-    jax.block_until_ready(trainer.state)
-    loop_s = time.perf_counter() - start
+    steps, loop_s, recordings = _loop(trainer, seconds)
     trainer.close()
     evaluation_s = _evaluation_seconds(trainer)
     # An evaluation is charged by its share of the interval, whether or not one fell in the time.
     every = EVALUATE_EVERY_ENV_STEPS / env.action_repeat
     training = steps * members / (loop_s + evaluation_s * steps / every)
-    again = bare_physics(env, min(seconds, 5.0))
+    along = [replayed_physics(env, recordings) for _ in range(2)]
     env.close()
     flops = _flops(trainer)
     memory = jax.local_devices()[0].memory_stats() or {}
     return {
-        "bare_physics": (bare + again) / 2,
-        "bare_physics_before_after": [bare, again],
+        "bare_physics": sum(along) / 2,
+        "bare_physics_twice": along,
+        "bare_physics_random_actions": bare,
         "planning": members / parts["planning"],
         "update": members / parts["update"],
         "training": training,
-        "ratio": training / ((bare + again) / 2),
+        "ratio": training / (sum(along) / 2),
+        "ratio_random_actions": training / bare,
         "device": jax.local_devices()[0].device_kind,
         "task": list(config.task),
         "members": members,
         "timed_s": loop_s,
         "evaluation_s": evaluation_s,
         "ms_per_agent_step": {
-            "bare_physics": 2e3 * members / (bare + again),
+            "bare_physics": 2e3 * members / sum(along),
             "planning": 1e3 * parts["planning"],
             "update": 1e3 * parts["update"],
             "training": 1e3 * members / training,
@@ -145,6 +143,32 @@ def _run_config(config: Config) -> "TrainConfig":
     return dataclasses.replace(
         run, task=config.task, members=config.members, threads=config.threads
     )
+
+
+def _loop(trainer: "Trainer", seconds: float) -> tuple[int, float, list["Recording"]]:
+    """Trains for so long; returns agent steps, seconds, and stretches of it for the simulator."""
+    import jax
+    import numpy as np
+
+    from cvaml.envs.speed import Recording
+
+    recordings: list[Recording] = []
+    start, steps = time.perf_counter(), 0
+    while (spent := time.perf_counter() - start) < seconds or not recordings:
+        state, ended, actions = None, False, []
+        if spent >= seconds * len(recordings) / RECORDINGS:
+            state = trainer.env.state()
+        for _ in range(RECORDED_STEPS):
+            trainer.advance()
+            steps += 1
+            ended |= trainer.episode_ended
+            actions.append(trainer.last_action)
+            if steps % trainer.config.log_every == 0:
+                trainer.read_sums()
+        if state is not None and not ended:
+            recordings.append(Recording(state, np.stack(actions)))
+    jax.block_until_ready(trainer.state)
+    return steps, time.perf_counter() - start, recordings
 
 
 def _warm_up(trainer: "Trainer") -> dict[str, float]:
@@ -180,10 +204,10 @@ def _parts(trainer: "Trainer", seconds: float) -> dict[str, float]:
         acted = population.act(trainer.state, observation, keys, agent, explore=True, step=step)
         jax.block_until_ready(acted[0])
 
+    planned = population.act(trainer.state, observation, trainer.keys.act, agent, explore=True)[1]
+
     def update() -> None:
-        trainer.state, _ = population.update(
-            trainer.state, trainer.replay, trainer.keys.update, agent, agent.updates_per_step
-        )
+        trainer.learn(planned)
         jax.block_until_ready(trainer.state)
 
     return {"planning": _seconds(plan, seconds), "update": _seconds(update, seconds)}
@@ -276,6 +300,11 @@ def table(found: dict[str, Any], earlier: list[dict[str, Any]]) -> str:
         each = found["ms_per_agent_step"][rate]
         lines.append(f"{rate:16}{numbers}   {each:8.2f} ms a step")
     lines.append("ratio".ljust(16) + "".join(f"{column['ratio']:14.3f}" for column in columns))
+    lines.append(
+        "bare physics along the training's own trajectories; with random actions from the start "
+        f"it does {found['bare_physics_random_actions']:,.0f} (ratio "
+        f"{found['ratio_random_actions']:.3f})"
+    )
     flop, rates = found["gflop_per_agent_step"], found["matrix_tflops"]
     shares = ", ".join(
         f"{100 * found['tflops'] / rate:.1f} % of {name}" for name, rate in rates.items()
