@@ -36,7 +36,7 @@ class NetworkConfig:
     """Largest absolute value the histogram can hold."""
     value_prior: float = 10.0
     """Nats by which every bin away from zero starts below the bin at zero."""
-    log_std_min: float = -6.0
+    log_std_min: float = -5.0
     """Lower bound of the Gaussian model's log standard deviation, approached smoothly."""
     log_std_max: float = 0.0
     """Upper bound of it."""
@@ -104,7 +104,7 @@ class LossConfig:
     """Coefficient of the critics' TD loss."""
     correction: float = 1.0
     """Factor of the variant's variance correction: 1 as defined, 0 switches it off."""
-    pre_tanh: float = 0.01
+    pre_tanh: float = 0.001
     """Weight of the mean squared pre-tanh output in the actor's loss, against saturation."""
     aux_reduction: Literal["mean", "sum"] = "mean"
     """Over the latent dimensions; `preset` takes the mean for Gaussian, the sum otherwise."""
@@ -206,7 +206,8 @@ def preset(
         base,
         network=NetworkConfig(width=128, latent=64, bins=101, value_limit=2000.0),
         planner=PlannerConfig(iterations=3, samples=64, elites=16),
-        optim=OptimConfig(encoder_rate=3e-4),
+        optim=OptimConfig(encoder_rate=1e-3, model_rate=1e-3, critic_rate=1e-3, actor_rate=1e-3),
+        batch_size=64,
         random_steps=500,
     )
 
