@@ -48,6 +48,9 @@ def trained(monkeypatch):
         return type("Trained", (), {"agent_step": config.agent_steps})()
 
     monkeypatch.setattr("cvaml.agent.train.train", record)
+    monkeypatch.setattr(
+        "cvaml.reports.training.training_figure", lambda folder, _: ([folder / "figure.png"], "")
+    )
     return asked
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import tyro
 
 from cvaml.types import UserError
@@ -105,7 +106,11 @@ def main(config: Config) -> int:
     except (NotFiniteError, CheckpointError, OSError) as error:
         print(f"cvaml: error: {error}", file=sys.stderr)
         return 1
+    from cvaml.reports.training import training_figure
+
+    figures, text = training_figure(config.out, np.random.default_rng(0))
     print(f"{config.out}: finished at agent step {trained.agent_step}")
+    print(f"{text}\n\nFigure: {figures[0]}; curves: cvaml runs export, cvaml report {config.out}")
     return 0
 
 
