@@ -89,12 +89,20 @@ def test_metrics_are_in_the_table(replay):
 
 
 def test_settings_are_data_of_each_member(replay):
-    settings = {"learning_rate": [0.0, 1.0, 1.0], "aux": [1.0, 1.0, 0.5]}
+    settings = {
+        "learning_rate": [0.0, 1.0, 1.0],
+        "aux": [1.0, 1.0, 0.5],
+        "polyak": [0.01, 0.01, 1.0],
+    }
     state, _ = trained(CONFIG, replay, [6, 6, 6], 5, settings)
     fresh, _ = trained(CONFIG, replay, [6, 6, 6], 1, {"learning_rate": [0.0] * 3})
     assert largest_difference(member(state, 0).networks, member(fresh, 0).networks) == 0
     assert largest_difference(member(state, 1).networks, member(fresh, 0).networks) > 0
     assert largest_difference(member(state, 1).networks, member(state, 2).networks) > 0
+    for index, least, most in ((1, 1e-4, 1.0), (2, 0.0, 1e-6)):
+        each = member(state, index)
+        lag = largest_difference(each.target_critics, each.networks.critics)
+        assert least <= lag <= most
 
 
 def test_acting_explores_unless_told_and_planning_matters(replay):

@@ -39,6 +39,8 @@ class MemberSettings(eqx.Module):
     """Weight of the actor's pre-tanh penalty."""
     learning_rate: Float[Array, ""]
     """Factor of all learning rates."""
+    polyak: Float[Array, ""]
+    """Step of the target critics."""
     exploration_noise: Float[Array, ""]
     """Noise on the actor's action when planning is off."""
 
@@ -158,6 +160,7 @@ def member_settings(
         "correction": loss.correction,
         "pre_tanh": loss.pre_tanh,
         "learning_rate": 1.0,
+        "polyak": config.optim.polyak,
         "exploration_noise": config.exploration_noise,
     }
     for name, given in (differing or {}).items():

@@ -47,7 +47,7 @@ def learn(
         state.networks, state, rows, key, config
     )
     networks, optimiser_states, norms = _step(state, grads, config)
-    polyak = config.optim.polyak
+    polyak = state.settings.polyak
     targets = jax.tree.map(
         lambda old, new: old + polyak * (new - old), state.target_critics, networks.critics
     )
