@@ -17,7 +17,7 @@ from cvaml.runs.metrics import read_metrics
 @pytest.mark.slow  # several minutes each
 @pytest.mark.parametrize(
     ("task", "steps", "good"),
-    [("pendulum-swingup", 4_000, 838.0), ("cartpole-swingup", 20_000, 876.0)],
+    [("pendulum-swingup", 4_000, 819.0), ("cartpole-swingup", 20_000, 876.0)],
 )
 def test_small_agents_learn(tmp_path, task, steps, good):
     config = train_preset("small", tmp_path / "run", preset("small"))
