@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from cvaml.runs.folder import RunFolder
+from cvaml.runs.folder import RunFolder, provenance
 from cvaml.types import UserError
 
 
@@ -118,3 +118,9 @@ def test_provenance(tmp_path):
     found = json.loads(folder.file("config.json").read_text())
     assert found["settings"] == {"seed": 0}
     assert {"jax", "numpy"} <= set(found["versions"])
+
+
+def test_a_copy_without_history_is_told_its_commit(monkeypatch):
+    monkeypatch.setenv("CVAML_COMMIT", "0123abc")
+    monkeypatch.setenv("PATH", "")  # no git at all
+    assert provenance()["commit"] == "0123abc"
