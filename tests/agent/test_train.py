@@ -1,5 +1,6 @@
 """The loop, in one process: what is compiled once serves all tests."""
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -242,6 +243,18 @@ def test_fresh_and_overwrite(reference, tmp_path):
     train(config(folder.path), fresh=True, overwrite=True)
     assert folder.file("notes.txt").exists()
     assert_same_run(reference, folder.path)
+
+
+def test_a_folder_started_over_in_between_is_refused(tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def late(folder):
+        """The lock, obtained just after another process replaced the run."""
+        RunFolder(folder).start_over("train", {"seed": 7})
+        yield
+
+    monkeypatch.setattr("cvaml.agent.train.locked", late)
+    with pytest.raises(UserError, match="seed: 7 there, 0 here"):
+        train(config(tmp_path / "run"))
 
 
 def test_writers_get_the_same_numbers(reference, tmp_path):

@@ -60,6 +60,8 @@ def train(
                 RunFolder(config.out).start_over(STUDY, settings)
         folder = RunFolder.open(config.out, STUDY, settings)
         stack.enter_context(locked(folder.path))
+        # Once more now that it is ours: another process may have started the folder over.
+        folder = RunFolder.open(config.out, STUDY, settings)
         if folder.done is None:
             trainer = Trainer(config, env)
             stack.callback(trainer.close)
