@@ -110,3 +110,18 @@ def test_bytes_are_what_is_allocated():
 def test_too_large_a_replay_is_refused_before_allocating():
     with pytest.raises(UserError, match="GiB are free"):
         population.init_replay(Spec(1000, 10), 1000, 10**9)
+
+
+def test_steps_on_the_device_are_stored_as_those_on_the_host_are():
+    host = population.init_replay(SPEC, 2, 8)
+    device = population.init_replay(SPEC, 2, 8)
+    observation, action = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.5], [-0.5]])
+    ends = np.array([True, False]), np.array([False, True])
+    step = (observation, action, np.array([7.0, 8.0]), *ends, observation + 1)
+    host = population.add(host, *step)
+    device = jax.jit(population.add)(device, *map(jnp.asarray, step))
+    for one, other in zip(jax.tree.leaves(host), jax.tree.leaves(device), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert host.experience.reward[:, 0, 0].tolist() == [7.0, 8.0]
+    assert host.experience.terminated[:, 0, 0].tolist() == [True, False]
+    assert host.current_index.tolist() == [2, 2]

@@ -62,7 +62,7 @@ class Evaluator:
             episodes: per member.
             seed: another seed gives other starts.
         """
-        self.config, self.episodes = config, episodes
+        self.config = config
         starts = [
             np.random.SeedSequence([member, seed, 0xE7A1]).generate_state(episodes)
             for member in config.seeds
@@ -93,6 +93,7 @@ class Evaluator:
             for half in self._halves:
                 if half.running.any():
                     half.step()
+                if half.running.any():
                     half.plan(state, agent)
             if not any(half.running.any() for half in self._halves):
                 break

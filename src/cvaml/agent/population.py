@@ -183,7 +183,7 @@ def add(
     return add_packed(replay, step)
 
 
-def add_packed(replay: Replay, step: Float[np.ndarray, "S p"]) -> Replay:
+def add_packed(replay: Replay, step: Float[Array, "S p"] | Float[np.ndarray, "S p"]) -> Replay:
     """Stores one step of every member, given as `replay.packed` made it."""
     return _add(replay, step, _mesh(replay))
 
@@ -192,7 +192,7 @@ def add_and_update(
     state: AgentState,
     replay: Replay,
     sums: Sums,
-    step: Float[np.ndarray, "S p"],
+    step: Float[Array, "S p"] | Float[np.ndarray, "S p"],
     planned: Metrics,
     keys: Keys,
     config: AgentConfig,

@@ -107,11 +107,16 @@ def packed(
     terminated: Bool[Array, " S"] | Bool[np.ndarray, " S"],
     truncated: Bool[Array, " S"] | Bool[np.ndarray, " S"],
     successor: Float[Array, "S o"] | Float[np.ndarray, "S o"],
-) -> Float[np.ndarray, "S p"]:
-    """One step of all members as one array: a single copy to the device instead of six."""
+) -> Float[Array, "S p"] | Float[np.ndarray, "S p"]:
+    """One step of all members as one array: a single copy to the device instead of six.
+
+    Arrays that are on the device, or are being traced, stay there.
+    """
     columns = (reward, terminated, truncated)
-    parts = (observation, action, *(np.asarray(x)[:, None] for x in columns), successor)
-    return np.concatenate([np.asarray(x, np.float32) for x in parts], axis=1)
+    parts = (observation, action, *(x[:, None] for x in columns), successor)
+    if all(isinstance(x, np.ndarray) for x in parts):
+        return np.concatenate(parts, axis=1, dtype=np.float32)
+    return jnp.concatenate([jnp.asarray(x, jnp.float32) for x in parts], axis=1)
 
 
 def end_columns(observation_size: int, action_size: int) -> slice:

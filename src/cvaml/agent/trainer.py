@@ -84,10 +84,10 @@ class Trainer:
             name: np.zeros(members)
             for name in ("return", "returns", "episodes", "physics_errors", "restarts")
         }
-        # The newest step, as the replay takes it, and whether there is one at all.
+        # The newest step, as the replay takes it; nothing before the first one.
         width = 2 * self.spec.observation_size + self.spec.action_size + 3
         self._ends = replays.end_columns(*self.spec)
-        self._pending, self._is_pending = np.zeros((members, width), np.float32), False
+        self._pending = np.zeros((members, width), np.float32)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="update")
         self._obs = env.obs
 
@@ -139,7 +139,7 @@ class Trainer:
             self.seconds["update"] += learned - acted
             self.seconds["physics"] += time.perf_counter() - learned
         learning.result()
-        self._pending, self._is_pending = self._packed(action, outcome), True
+        self._pending = self._packed(action, outcome)
         self._count(outcome)
         self._obs = outcome.obs
         self.step_count += 1
@@ -184,7 +184,6 @@ class Trainer:
             "updates": self.updates,
             "seconds": self.seconds,
             "rows": self._rows.tolist(),
-            "pending": self._is_pending,
         }
         rows = new_rows(self.replay, self._rows_stored, self._rows)
         self._rows_stored = self._rows.copy()
@@ -202,7 +201,7 @@ class Trainer:
         self.sums, self._pending = restored["sums"], restored["pending"]
         meta = found.meta
         self.step_count, self.updates = meta["agent_step"], meta["updates"]
-        self.seconds, self._is_pending = meta["seconds"], meta["pending"]
+        self.seconds = meta["seconds"]
         self._rows = np.array(meta["rows"], np.int64)
         self._rows_stored = self._rows.copy()
         lost = ~self.env.restore(_unprefixed("env/", found.arrays))
@@ -244,14 +243,15 @@ class Trainer:
                 agent.updates_per_step,
             )
             self.updates += agent.updates_per_step
-        elif self._is_pending:
+        elif self.step_count:
             self.replay = population.add_packed(self.replay, step)
-        if self._is_pending:
+        if self.step_count:
             self._rows += 1 + (step[:, self._ends] > 0).any(axis=1)
 
     def _packed(self, action: np.ndarray, outcome: Step) -> np.ndarray:
         ends = outcome.terminated, outcome.truncated
-        return replays.packed(self._obs, action, outcome.reward, *ends, outcome.final_obs)
+        step = replays.packed(self._obs, action, outcome.reward, *ends, outcome.final_obs)
+        return np.asarray(step)
 
     def _no_sums(self) -> Sums:
         """Empty sums, where the members are."""

@@ -25,7 +25,7 @@ def bare_physics(env: VectorEnv, seconds: float = 3.0, seed: int = 0) -> float:
         seconds: how long to measure, after a short warm-up.
         seed: of the actions.
     """
-    return _rate(env, env.physics if isinstance(env, DmcEnv) else env.step, seconds, seed)
+    return _rate(env, _simulator(env), seconds, seed)
 
 
 class Recording(NamedTuple):
@@ -45,7 +45,7 @@ def replayed_physics(env: VectorEnv, recordings: Sequence[Recording]) -> float:
         env: of the run; it is left as it was found.
         recordings: at least one, none with an episode's end inside.
     """
-    advance = env.physics if isinstance(env, DmcEnv) else env.step
+    advance = _simulator(env)
     stored, spent, steps = env.state(), 0.0, 0
     for state, actions in recordings:
         env.restore(state)
@@ -61,6 +61,11 @@ def replayed_physics(env: VectorEnv, recordings: Sequence[Recording]) -> float:
 def stepping(env: VectorEnv, seconds: float = 3.0, seed: int = 0) -> float:
     """Agent steps per second of `env.step`, as `bare_physics` measures the simulator."""
     return _rate(env, env.step, seconds, seed)
+
+
+def _simulator(env: VectorEnv) -> Callable[[np.ndarray], object]:
+    """The smallest part of `step` that holds the simulator."""
+    return env.physics if isinstance(env, DmcEnv) else env.step
 
 
 def _rate(

@@ -10,10 +10,9 @@ import numpy as np
 from cvaml.reports.charts import Chart, Section, Settings, Table
 from cvaml.reports.claims import claims_section
 from cvaml.reports.control import control_section
-from cvaml.reports.looks import assign_looks
 from cvaml.reports.page import render_page
 from cvaml.reports.paper import save_paper_figure
-from cvaml.reports.printed import names_in, save_chart
+from cvaml.reports.printed import looks_of, save_chart
 from cvaml.reports.reading import Run
 from cvaml.reports.sketch import loss_sketch
 from cvaml.reports.summaries import study_section
@@ -56,8 +55,7 @@ def build_report(
     """
     sections = report_sections(runs, generator, claims)
     charts = [item for section in sections for item in section.items if isinstance(item, Chart)]
-    ours, published = names_in(charts)
-    looks = assign_looks(ours) | {name: (0, i) for i, name in enumerate(published)}
+    looks = looks_of(charts)
     figures = out / "figures"
     try:
         figures.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvaml.reports.charts import Chart, Panel, Series, View
-from cvaml.reports.looks import DASHES, PALETTE, PUBLISHED
+from cvaml.reports.looks import DASHES, PALETTE, PUBLISHED, assign_looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -187,8 +187,8 @@ def _style(series: Series, looks: Looks) -> tuple[str, Any]:
     return PALETTE[slot], DASHES[dash % len(DASHES)]
 
 
-def names_in(charts: Sequence[Chart]) -> tuple[list[str], list[str]]:
-    """The names of our series and of published ones, in order of appearance."""
+def looks_of(charts: Sequence[Chart]) -> Looks:
+    """A look for every name, the same in all of the charts: ours coloured, published ones grey."""
     ours: dict[str, None] = {}
     published: dict[str, None] = {}
     for chart in charts:
@@ -196,4 +196,4 @@ def names_in(charts: Sequence[Chart]) -> tuple[list[str], list[str]]:
             for panel in view.panels:
                 for series in panel.series:
                     (published if series.role == "published" else ours)[series.name] = None
-    return list(ours), list(published)
+    return assign_looks(list(ours)) | {name: (0, i) for i, name in enumerate(published)}

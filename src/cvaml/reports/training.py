@@ -8,8 +8,7 @@ import numpy as np
 from cvaml.reports.aggregate import bootstrap_mean_interval
 from cvaml.reports.control import task_chart
 from cvaml.reports.curves import Curve, read_curves
-from cvaml.reports.looks import assign_looks
-from cvaml.reports.printed import names_in, save_chart
+from cvaml.reports.printed import looks_of, save_chart
 from cvaml.reports.published import published_returns
 from cvaml.reports.reading import read_runs
 
@@ -26,11 +25,9 @@ def training_figure(folder: Path, generator: np.random.Generator) -> tuple[list[
     """
     curves = read_curves(read_runs([folder]), "eval_return")
     chart = replace(task_chart(curves, published_returns(), generator), key="figure")
-    ours, published = names_in([chart])
-    looks = assign_looks(ours) | {name: (0, i) for i, name in enumerate(published)}
     tasks = sorted({curve.task for curve in curves})
     lines = [_line(task, [c for c in curves if c.task == task], generator) for task in tasks]
-    return save_chart(chart, looks, folder), "\n".join(lines)
+    return save_chart(chart, looks_of([chart]), folder), "\n".join(lines)
 
 
 def _line(task: str, curves: list[Curve], generator: np.random.Generator) -> str:
