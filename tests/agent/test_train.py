@@ -16,7 +16,7 @@ from cvaml.agent import population
 from cvaml.agent.config import override, preset
 from cvaml.agent.load import load
 from cvaml.agent.sums import NotFiniteError
-from cvaml.agent.train import train
+from cvaml.agent.train import cpu_devices, train
 from cvaml.agent.train_config import TrainConfig, from_settings, stored_settings
 from cvaml.agent.trainer import Trainer, member_keys
 from cvaml.envs import make_env
@@ -365,3 +365,11 @@ def test_members_and_seeds(tmp_path):
     run = config(tmp_path, task=("a", "b"), members=2, seed=7)
     assert run.tasks == ("a", "a", "b", "b")
     assert run.seeds == (7, 8, 9, 10)
+
+
+def test_members_are_spread_over_the_cores_two_on_a_device_at_most():
+    found = {(m, c): cpu_devices(m, c) for m, c in [(1, 2), (2, 2), (3, 2), (4, 2), (8, 2)]}
+    assert found == {(1, 2): 1, (2, 2): 2, (3, 2): 3, (4, 2): 2, (8, 2): 4}
+    assert cpu_devices(8, 16) == 8
+    assert cpu_devices(6, 4) == 6  # four do not divide six
+    assert cpu_devices(7, 1) == 7

@@ -206,3 +206,26 @@ def test_camera_draws_a_headless_task():
     subprocess.run(
         [sys.executable, "-c", script], env=os.environ | {"MUJOCO_GL": backend}, check=True
     )
+
+
+def test_the_command_trains_each_member_on_a_core_of_its_own(tmp_path):
+    command = [sys.executable, "-m", "cvaml.cli", "train", "--task", "pendulum-swingup"]
+    options = [
+        "--preset",
+        "small",
+        "--members",
+        "2",
+        "--agent-steps",
+        "3",
+        "--eval-episodes",
+        "1",
+        "--threads",
+        "0",
+    ]
+    done = subprocess.run(
+        [*command, *options, "--out", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "2 members on 2 cpu devices" in done.stderr + done.stdout

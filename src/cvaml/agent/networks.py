@@ -146,15 +146,16 @@ class ValueHead(eqx.Module):
         return self.bins or 1
 
     @property
-    def even_edges(self) -> Float[Array, " e"]:
-        """Edges in symlog(value)."""
-        limit = float(np.log1p(self.limit))
-        return jnp.linspace(-limit, limit, self.bins + 1)
+    def even_edges(self) -> Float[np.ndarray, " e"]:
+        """Edges in symlog(value); numbers of NumPy's, hence constants of a program."""
+        limit = np.log1p(self.limit)
+        return np.linspace(-limit, limit, self.bins + 1)
 
     @property
-    def edges(self) -> Float[Array, " e"]:
+    def edges(self) -> Float[np.ndarray, " e"]:
         """Edges in raw units."""
-        return symexp(self.even_edges)
+        even = self.even_edges
+        return np.sign(even) * np.expm1(np.abs(even))
 
     def decode(self, outputs: Float[Array, "*n v"]) -> Float[Array, "*n"]:
         """The value, as a float32 sum."""
@@ -162,7 +163,7 @@ class ValueHead(eqx.Module):
             return outputs[..., 0].astype(jnp.float32)
         probabilities = jax.nn.softmax(outputs.astype(jnp.float32))
         flat = probabilities.reshape(-1, self.bins)
-        values = jax.vmap(hl_gauss_decode, in_axes=(0, None))(flat, self.edges)
+        values = jax.vmap(hl_gauss_decode, in_axes=(0, None))(flat, _float32(self.edges))
         return values.reshape(outputs.shape[:-1])
 
     def encode(self, value: Float[Array, " n"]) -> Float[Array, "n v"]:
@@ -175,7 +176,7 @@ class ValueHead(eqx.Module):
         sigma = 0.75 * 2 * float(np.log1p(self.limit)) / self.bins
         spread = jax.vmap(hl_gauss_encode, in_axes=(0, None, None))
         decode = jax.vmap(hl_gauss_decode, in_axes=(0, None))
-        edges, raw = self.even_edges, self.edges
+        edges, raw = _float32(self.even_edges), _float32(self.edges)
         excess = decode(spread(symlog(value), edges, sigma), raw) - value
         return spread(symlog(value - excess), edges, sigma)
 
@@ -318,9 +319,8 @@ def symlog(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return jnp.sign(x) * jnp.log1p(jnp.abs(x))
 
 
-def symexp(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """The inverse of `symlog`."""
-    return jnp.sign(x) * jnp.expm1(jnp.abs(x))
+def _float32(x: Float[np.ndarray, "*n"]) -> Float[Array, "*n"]:
+    return jnp.asarray(x, jnp.float32)
 
 
 def _add(x: Float[Array, "*n o"], y: Float[Array, "*k o"]) -> Float[Array, "*l o"]:

@@ -31,6 +31,16 @@ class Plan(NamedTuple):
     """Weighted mean score of the last elites minus the score of the start."""
 
 
+class _Iteration(NamedTuple):
+    """What an iteration found."""
+
+    mean: Float[Array, "h a"]
+    std: Float[Array, "h a"]
+    scores: Float[Array, " n"]
+    weights: Float[Array, " n"]
+    spread: Float[Array, ""]
+
+
 def score(
     state: State,
     actions: Float[Array, "h a"],
@@ -105,21 +115,25 @@ def plan(
     noise = jax.random.normal(key, (config.iterations, config.samples, *start.shape))
     start_score = evaluate(start[None])
 
-    def refine(
-        distribution: tuple[Array, Array], draws: Float[Array, "n h a"]
-    ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
-        mean, std = distribution
-        drawn = jnp.clip(mean[None] + std[None] * draws, -1, 1)
+    def refine(last: _Iteration, draws: Float[Array, "n h a"]) -> tuple[_Iteration, None]:
+        drawn = jnp.clip(last.mean[None] + last.std[None] * draws, -1, 1)
         # The start's score never changes, so only the draws are evaluated.
         scores = jnp.concatenate([evaluate(drawn), start_score])
-        candidates = jnp.concatenate([drawn, start[None]])
         weights, spread = elite_weights(scores, config.elites, config.temperature)
-        mean = jnp.tensordot(weights, candidates, 1)
-        variance = jnp.tensordot(weights, jnp.square(candidates - mean[None]), 1)
+        # Raw moments, both from one pass over the draws; actions lie in [-1, 1] and std_min is
+        # far above what cancels.
+        each = weights[:-1, None, None] * drawn
+        mean = jnp.sum(each, axis=0) + weights[-1] * start
+        square = jnp.sum(each * drawn, axis=0) + weights[-1] * jnp.square(start)
+        variance = jnp.maximum(square - jnp.square(mean), 0)
         std = jnp.clip(jnp.sqrt(variance), config.std_min, config.std_max)
-        entropy = -jnp.sum(jax.scipy.special.xlogy(weights, weights))
-        return (mean, std), (entropy, spread, jnp.dot(weights, scores) - start_score[0])
+        return _Iteration(mean, std, scores, weights, spread), None
 
-    first = (start, jnp.full(start.shape, config.std_max))
-    (mean, std), (entropy, spread, gain) = jax.lax.scan(refine, first, noise)
-    return Plan(mean, std, entropy[-1], spread[-1], gain[-1])
+    nothing = jnp.zeros(config.samples + 1)
+    first = _Iteration(
+        start, jnp.full(start.shape, config.std_max), nothing, nothing, jnp.zeros(())
+    )
+    last, _ = jax.lax.scan(refine, first, noise)
+    entropy = -jnp.sum(jax.scipy.special.xlogy(last.weights, last.weights))
+    gain = jnp.dot(last.weights, last.scores) - start_score[0]
+    return Plan(last.mean, last.std, entropy, last.spread, gain)

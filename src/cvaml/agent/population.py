@@ -113,7 +113,7 @@ def init_replay(spec: Spec, members: int, rows: int, *, devices: int = 1) -> Rep
         spec: sizes of observation and action.
         members: S.
         rows: rows per member; see `replay_rows`.
-        devices: over how many devices it will be spread.
+        devices: over how many devices it will be spread; CPU devices share one memory.
 
     Returns:
         The replays with a leading member axis.
@@ -121,7 +121,8 @@ def init_replay(spec: Spec, members: int, rows: int, *, devices: int = 1) -> Rep
     Raises:
         UserError: it needs more than the free memory.
     """
-    needed, free = replay_bytes(spec, members, rows) // devices, free_bytes()
+    apart = 1 if jax.default_backend() == "cpu" else devices
+    needed, free = replay_bytes(spec, members, rows) // apart, free_bytes()
     if free is not None and needed > free:
         raise UserError(
             f"the replay of {members} members x {rows} rows needs {needed / 2**30:.2f} GiB, "

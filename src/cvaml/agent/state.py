@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
@@ -99,16 +100,14 @@ class AgentState(eqx.Module):
 def optimisers(config: AgentConfig) -> dict[str, optax.GradientTransformation]:
     """Clipping and Adam without its learning rate, for each part of the networks.
 
-    Each part is one flat vector to its optimiser: one kernel instead of one per weight matrix.
+    Each part is one flat vector (`ravel_pytree`): one kernel instead of one per weight matrix.
     """
     optim = config.optim
     epsilons = dict.fromkeys(("encoder", "dynamics", "critics"), optim.epsilon)
     return {
-        name: optax.flatten(
-            optax.chain(
-                optax.clip_by_global_norm(optim.clip),
-                optax.scale_by_adam(eps=epsilon),
-            )
+        name: optax.chain(
+            optax.clip_by_global_norm(optim.clip),
+            optax.scale_by_adam(eps=epsilon),
         )
         for name, epsilon in (epsilons | {"actor": optim.actor_epsilon}).items()
     }
@@ -123,7 +122,7 @@ def init_member(
         networks=networks,
         target_critics=jax.tree.map(jnp.copy, networks.critics),
         optimisers={
-            name: optimiser.init(getattr(networks, name))
+            name: optimiser.init(ravel_pytree(getattr(networks, name))[0])
             for name, optimiser in optimisers(config).items()
         },
         scales=Scales(

@@ -1,5 +1,6 @@
 """Training a population: the loop around `Trainer`, with everything that makes it survive."""
 
+import contextlib
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +23,7 @@ from cvaml.runs.metrics import MetricsStore
 from cvaml.runs.progress import Progress
 from cvaml.runs.signals import Interrupted, Requests, stop_requests
 from cvaml.runs.writers import Writer, make_writer
-from cvaml.types import UserError
+from cvaml.types import UserError, usable_cores
 
 
 def train(
@@ -150,8 +151,10 @@ class _Run:
         rows = trainer.replay.experience.reward.shape[2]
         size = population.replay_bytes(trainer.spec, len(config.tasks), rows)
         start = f"resumed at step {trainer.step_count}" if trainer.step_count else "new run"
+        devices = trainer.keys.init.sharding.device_set
         self.progress.say(
-            f"{config.out}: {start}; {len(config.tasks)} members on {jax.default_backend()}, "
+            f"{config.out}: {start}; {len(config.tasks)} members on {len(devices)} "
+            f"{jax.default_backend()} device{'s' * (len(devices) > 1)}, "
             f"observation {trainer.spec.observation_size}, action {trainer.spec.action_size}; "
             f"replay {rows} rows a member, {size / 2**20:.1f} MiB"
         )
@@ -242,6 +245,31 @@ class _Run:
         whole = max(sum(seconds.values()), 1e-9)
         parts = ", ".join(f"{name} {100 * part / whole:.0f} %" for name, part in seconds.items())
         return f"return {self.last_return:.1f}, {parts}"
+
+
+def use_cpu_devices(members: int) -> None:
+    """Gives every core members of its own, where there is no accelerator.
+
+    One CPU device would learn all members by one program that keeps a single core busy and, from
+    four members on, outgrows its cache. Changes JAX's global configuration, so only commands
+    call it; a process that has used JAX before keeps the devices it has.
+    """
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", cpu_devices(members, usable_cores()))
+
+
+def cpu_devices(members: int, cores: int) -> int:
+    """How many devices the members are spread over: all cores busy, at most two on a device.
+
+    Args:
+        members: of the population; devices hold equal numbers of them.
+        cores: that may be used.
+
+    Returns:
+        The least number that divides the members and is enough.
+    """
+    enough = max(min(members, cores), -(-members // 2))
+    return next(n for n in range(enough, members + 1) if members % n == 0)
 
 
 def use_compilation_cache(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
@@ -75,7 +76,7 @@ def _step(
     }
     parts, states, norms = {}, {}, {}
     for name, optimiser in optimisers(config).items():
-        gradient, old = getattr(grads, name), getattr(state.networks, name)
+        gradient, unravel = ravel_pytree(getattr(grads, name))
         norms[f"gradient/{name}"] = optax.tree.norm(gradient)
         direction, states[name] = optimiser.update(gradient, state.optimisers[name])
         rate: Float[Array, ""] = rates[name] * state.settings.learning_rate
@@ -83,7 +84,9 @@ def _step(
             acts = state.step % config.loss.actor_delay == 0
             rate = jnp.where(acts, rate, 0.0)
             states[name] = _choose(acts, states[name], state.optimisers[name])
-        parts[name] = jax.tree.map(lambda p, d, r=rate: p - r * d, old, direction)
+        parts[name] = jax.tree.map(
+            lambda p, d, r=rate: p - r * d, getattr(state.networks, name), unravel(direction)
+        )
     return Networks(**parts), states, norms
 
 

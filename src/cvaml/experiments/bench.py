@@ -58,11 +58,12 @@ def main(config: Config) -> int:
     """Runs the benchmark and prints its table."""
     earlier = [_read(path) for path in config.against]
     run = _run_config(config)
-    if config.compilation_cache:
-        from cvaml.agent.train import use_compilation_cache
-        from cvaml.experiments.train import cache_folder
+    from cvaml.agent.train import use_compilation_cache, use_cpu_devices
+    from cvaml.experiments.train import cache_folder
 
+    if config.compilation_cache:
         use_compilation_cache(cache_folder())
+    use_cpu_devices(len(run.tasks))
     found = measure(run, config.seconds)
     config.out.parent.mkdir(parents=True, exist_ok=True)
     config.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -190,7 +190,7 @@ def run_cell(
     """Trains one cell's population, or goes on with it."""
     from cvaml.agent.config import override
     from cvaml.agent.config import preset as agent_preset
-    from cvaml.agent.train import train, use_compilation_cache
+    from cvaml.agent.train import train, use_compilation_cache, use_cpu_devices
     from cvaml.agent.train_config import few_random_steps, train_preset
     from cvaml.experiments.train import cache_folder
 
@@ -208,6 +208,7 @@ def run_cell(
     if preset == "small" and "random_steps" not in settings:
         run = few_random_steps(run)
     use_compilation_cache(cache_folder())
+    use_cpu_devices(len(run.tasks))
     train(run)
 
 

@@ -70,7 +70,7 @@ def main(config: Config) -> int:
 
     from cvaml.agent.config import override, preset
     from cvaml.agent.sums import NotFiniteError
-    from cvaml.agent.train import train, use_compilation_cache
+    from cvaml.agent.train import train, use_compilation_cache, use_cpu_devices
     from cvaml.agent.train_config import few_random_steps, train_preset
     from cvaml.runs.checkpoints import CheckpointError
     from cvaml.runs.signals import Interrupted
@@ -98,6 +98,7 @@ def main(config: Config) -> int:
         run = few_random_steps(run)
     if config.compilation_cache:
         use_compilation_cache(cache_folder())
+    use_cpu_devices(len(run.tasks))
     try:
         trained = train(run, fresh=config.fresh, overwrite=config.overwrite)
     except Interrupted as stop:
