@@ -25,6 +25,8 @@ from cvaml.types import UserError
         ([], "give --task"),
         (["--task", "pendulum-swingup", "--overwrite"], "overwrite needs fresh"),
         (["--task", "pendulum-swingup", "--members", "0"], "members must be at least 1"),
+        (["--task", "pendulum-swingup", "--k", "1"], "'cvaml-1-0'"),
+        (["--task", "pendulum-swingup", "--variant", "td3", "--k", "4"], "'td3'"),
     ],
 )
 def test_refused_before_any_work(tmp_path, capsys, monkeypatch, arguments, message):
@@ -64,6 +66,7 @@ def test_every_option_reaches_the_run(trained):
         trained,
         task=("humanoid-walk", "humanoid-run"),
         variant="vaml-1-1",
+        k=3,
         model="deterministic",
         preset="small",
         members=3,
@@ -82,6 +85,7 @@ def test_every_option_reaches_the_run(trained):
     assert config.tasks == ("humanoid-walk",) * 3 + ("humanoid-run",) * 3
     assert config.seeds == (5, 6, 7, 8, 9, 10)
     assert (config.agent.variant.name, config.agent.model) == ("vaml-1-1", "deterministic")
+    assert config.agent.variant.k == 3
     assert config.agent.planner.horizon == 2
     assert (config.agent.batch_size, config.agent.discount) == (32, 0.9)
     assert config.agent.random_steps == 400
@@ -210,20 +214,9 @@ def test_camera_draws_a_headless_task():
 
 def test_the_command_trains_each_member_on_a_core_of_its_own(tmp_path):
     command = [sys.executable, "-m", "cvaml.cli", "train", "--task", "pendulum-swingup"]
-    options = [
-        "--preset",
-        "small",
-        "--members",
-        "2",
-        "--agent-steps",
-        "3",
-        "--eval-episodes",
-        "1",
-        "--threads",
-        "0",
-    ]
+    options = "--preset small --members 2 --agent-steps 3 --eval-episodes 1 --threads 0"
     done = subprocess.run(
-        [*command, *options, "--out", str(tmp_path / "run")],
+        [*command, *options.split(), "--out", str(tmp_path / "run")],
         capture_output=True,
         text=True,
         check=True,

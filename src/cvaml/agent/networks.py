@@ -149,13 +149,13 @@ class ValueHead(eqx.Module):
     def even_edges(self) -> Float[np.ndarray, " e"]:
         """Edges in symlog(value); numbers of NumPy's, hence constants of a program."""
         limit = np.log1p(self.limit)
-        return np.linspace(-limit, limit, self.bins + 1)
+        return np.asarray(np.linspace(-limit, limit, self.bins + 1))
 
     @property
     def edges(self) -> Float[np.ndarray, " e"]:
         """Edges in raw units."""
         even = self.even_edges
-        return np.sign(even) * np.expm1(np.abs(even))
+        return np.asarray(np.sign(even) * np.expm1(np.abs(even)))
 
     def decode(self, outputs: Float[Array, "*n v"]) -> Float[Array, "*n"]:
         """The value, as a float32 sum."""

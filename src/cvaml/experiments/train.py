@@ -24,6 +24,8 @@ class Config:
     """The run folder."""
     variant: str = "cvaml-1-0"
     """How model and value are trained: {vaml,cvaml,printed}-{m}-{b}, +noaux, aux-only, td3."""
+    k: int | None = None
+    """Model samples of each start state; 1 for vaml and 4 for cvaml and printed if not given."""
     model: Literal["stochastic", "deterministic"] = "stochastic"
     """A Gaussian latent model, or a deterministic one."""
     preset: Literal["paper", "small"] = "paper"
@@ -75,7 +77,7 @@ def main(config: Config) -> int:
     from cvaml.runs.checkpoints import CheckpointError
     from cvaml.runs.signals import Interrupted
 
-    agent = preset(config.preset, variant=config.variant, model=config.model)
+    agent = preset(config.preset, variant=config.variant, model=config.model, k=config.k)
     run = train_preset(config.preset, config.out, override(agent, settings))
     given = {
         name: getattr(config, name)
