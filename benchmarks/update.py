@@ -1,7 +1,5 @@
 """Milliseconds and FLOPs of one update and one planned action of a population, on this device.
 
-The compiler counts the body of a loop once: planning does `iterations` times its stated FLOPs.
-
 python benchmarks/update.py --members 8
 """
 
