@@ -14,6 +14,7 @@ import pytest
 
 from cvaml.agent import population
 from cvaml.agent.config import override, preset
+from cvaml.agent.evaluate import Evaluator
 from cvaml.agent.load import load
 from cvaml.agent.sums import NotFiniteError
 from cvaml.agent.train import cpu_devices, train
@@ -286,6 +287,17 @@ def test_load_acts_as_the_evaluation_does(reference):
         trained.act(observation[0])
     with pytest.raises(UserError, match="no member 2"):
         trained.member(2)
+
+
+def test_an_evaluation_can_be_cut_short(reference):
+    trained = load(reference)
+    evaluator = Evaluator(trained.config, 1)
+    keys = member_keys((0, 1)).evaluate
+    short, whole = (evaluator.returns(trained.state, keys, n) for n in (3, 200))
+    evaluator.close()
+    assert (short < 0).all()
+    assert (short > -50).all(), "a step of the pendulum costs at most 16.3"
+    assert (whole < short - 50).all(), "an untrained pendulum hangs down"
 
 
 def test_load_refuses_what_is_no_training_run(tmp_path):

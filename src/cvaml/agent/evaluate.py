@@ -78,18 +78,21 @@ class Evaluator:
             half.begin(keys)
             half.plan(state, self.config.agent)
 
-    def returns(self, state: AgentState, keys: Key[Array, " S"]) -> Float[np.ndarray, "S E"]:
+    def returns(
+        self, state: AgentState, keys: Key[Array, " S"], steps: int = MAX_STEPS
+    ) -> Float[np.ndarray, "S E"]:
         """Undiscounted returns of one episode in every environment.
 
         Args:
             state: of the population.
             keys: one per member.
+            steps: agent steps after which no end is waited for.
         """
         agent = self.config.agent
         for number, half in enumerate(self._halves):
             half.begin(jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number))
             half.plan(state, agent)
-        for _ in range(MAX_STEPS):
+        for _ in range(steps):
             for half in self._halves:
                 if half.running.any():
                     half.step()

@@ -215,17 +215,19 @@ def _parts(trainer: "Trainer", seconds: float) -> dict[str, float]:
 
 
 def _evaluation_seconds(trainer: "Trainer") -> float:
-    """Seconds of one evaluation, once its program is compiled."""
+    """Seconds of one evaluation, from its first tenth, once its program is compiled."""
     from cvaml.agent.evaluate import Evaluator
+    from cvaml.envs.member import EPISODE_STEPS
 
     config, keys = trainer.config, trainer.keys.evaluate
     evaluator = Evaluator(config, config.eval_episodes)
     evaluator.compile(trainer.state, keys)
+    whole = EPISODE_STEPS // trainer.env.action_repeat
     start = time.perf_counter()
-    evaluator.returns(trainer.state, keys)
+    evaluator.returns(trainer.state, keys, steps=whole // 10)
     seconds = time.perf_counter() - start
     evaluator.close()
-    return seconds
+    return seconds * whole / (whole // 10)
 
 
 def _seconds(call: Callable[[], None], budget: float) -> float:
