@@ -76,7 +76,7 @@ def act(
         Actions in [-1, 1] and the planner's statistics, one number per member.
     """
     inputs = (state, jnp.asarray(observation, jnp.float32), keys)
-    found: tuple[Array, Metrics] = _act(*inputs, np.int32(step), config, explore, _mesh(state))
+    found: tuple[Array, Metrics] = _act(*inputs, np.int32(step), config, explore, _mesh(state.step))
     return found
 
 
@@ -95,14 +95,14 @@ def update(
     Returns:
         The new state, and metrics averaged over the updates, one number per member.
     """
-    mesh = _mesh(state)
+    mesh = _mesh(state.step)
     new: tuple[AgentState, Metrics] = _update(state, replay, keys, config, n_updates, mesh)
     return new
 
 
 def diagnose(state: AgentState, replay: Replay, keys: Keys, config: AgentConfig) -> Metrics:
     """The costly metrics (`vaml_error`, entropy and the like), one number per member."""
-    found: Metrics = _diagnose(state, replay, keys, config, _mesh(state))
+    found: Metrics = _diagnose(state, replay, keys, config, _mesh(state.step))
     return found
 
 
@@ -186,7 +186,7 @@ def add(
 
 def add_packed(replay: Replay, step: Float[Array, "S p"] | Float[np.ndarray, "S p"]) -> Replay:
     """Stores one step of every member, given as `replay.packed` made it."""
-    return _add(replay, step, _mesh(replay))
+    return _add(replay, step, _mesh(replay.current_index))
 
 
 def add_and_update(
@@ -216,7 +216,7 @@ def add_and_update(
     """
     inputs = (state, replay, sums, step, planned, keys)
     found: tuple[AgentState, Replay, Sums] = _add_and_update(
-        *inputs, config, n_updates, _mesh(state)
+        *inputs, config, n_updates, _mesh(state.step)
     )
     return found
 
@@ -242,14 +242,15 @@ def shard(tree: Any, devices: Sequence[jax.Device] | None = None) -> Any:
     return jax.device_put(tree, sharding)
 
 
-def _mesh(tree: Any) -> Mesh | None:
-    """The mesh a population is spread over; None on a single device."""
-    leaf = jax.tree.leaves(tree)[0]
+def _mesh(leaf: Array) -> Mesh | None:
+    """The mesh a population is spread over, read off one of its arrays; None on a single device."""
     if isinstance(leaf, jax.core.Tracer):  # inside another trace, which places its own arrays
         return None
     sharding = leaf.sharding
-    several = isinstance(sharding, NamedSharding) and len(sharding.device_set) > 1
-    return sharding.mesh if several else None
+    if isinstance(sharding, NamedSharding) and len(sharding.device_set) > 1:
+        mesh: Mesh = sharding.mesh
+        return mesh
+    return None
 
 
 def _over_members(function: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
