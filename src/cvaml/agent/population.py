@@ -247,10 +247,8 @@ def _mesh(leaf: Array) -> Mesh | None:
     if isinstance(leaf, jax.core.Tracer):  # inside another trace, which places its own arrays
         return None
     sharding = leaf.sharding
-    if isinstance(sharding, NamedSharding) and len(sharding.device_set) > 1:
-        mesh: Mesh = sharding.mesh
-        return mesh
-    return None
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
+    return mesh if isinstance(mesh, Mesh) and mesh.size > 1 else None
 
 
 def _over_members(function: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
