@@ -88,6 +88,8 @@ class OptimConfig:
     """Adam's epsilon for the actor, whose gradients are tiny while values are."""
     polyak: float = 0.01
     """Step of the target critics towards the critics."""
+    precision: Literal["float32", "tf32"] = "tf32"
+    """Arithmetic of the updates' matrix products; tf32 acts on GPUs only."""
 
 
 @dataclass(frozen=True)

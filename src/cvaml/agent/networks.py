@@ -4,7 +4,8 @@ Inputs that join a latent state and an action pass through two products that are
 inside a `vmap` over candidate actions the product with the state is computed once.
 """
 
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,6 +15,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig, NetworkConfig
 from cvaml.losses import hl_gauss_decode, hl_gauss_encode
+
+
+def products(precision: str) -> AbstractContextManager[Any]:
+    """Sets the arithmetic of float32 products inside: exact unless it is "tf32"."""
+    context: AbstractContextManager[Any] = jax.default_matmul_precision(
+        "tensorfloat32" if precision == "tf32" else "highest"
+    )
+    return context
 
 
 class Linear(eqx.Module):

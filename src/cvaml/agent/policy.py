@@ -1,7 +1,5 @@
 """One member's action: encoder, actor, and MPPI over the latent model."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -9,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
-from cvaml.agent.networks import Networks, ValueHead
+from cvaml.agent.networks import Networks, ValueHead, products
 from cvaml.agent.objective import Metrics, normalise, state_values
 from cvaml.agent.planner import plan
 from cvaml.agent.state import AgentState
@@ -46,7 +44,7 @@ def act_member(
         The action and the planner's statistics.
     """
     plan_key, noise_key = jax.random.split(key)
-    with _precision(config):
+    with products(config.planner.precision):
         networks = _cast(state.networks, config)
         z = state.networks.encoder(normalise(observation, state.scales.observation, config))
         if not config.plans:
@@ -113,11 +111,3 @@ def _cast(networks: Networks, config: AgentConfig) -> Networks:
         return networks
     cast: Networks = jax.tree.map(lambda x: x.astype(jnp.bfloat16), networks)
     return cast
-
-
-@contextlib.contextmanager
-def _precision(config: AgentConfig) -> Iterator[None]:
-    """Precision of float32 products while acting."""
-    name = "tensorfloat32" if config.planner.precision == "tf32" else "highest"
-    with jax.default_matmul_precision(name):
-        yield

@@ -7,7 +7,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
-from cvaml.agent.networks import Networks
+from cvaml.agent.networks import Networks, products
 from cvaml.agent.objective import Metrics, Statistics, objective
 from cvaml.agent.replay import Replay, Rows, sample_member
 from cvaml.agent.state import AgentState, Scales, optimisers
@@ -44,9 +44,10 @@ def learn(
     state: AgentState, rows: Rows, key: PRNGKeyArray, config: AgentConfig
 ) -> tuple[AgentState, Metrics]:
     """One update on given sequences."""
-    grads, (metrics, statistics) = jax.grad(objective, has_aux=True)(
-        state.networks, state, rows, key, config
-    )
+    with products(config.optim.precision):
+        grads, (metrics, statistics) = jax.grad(objective, has_aux=True)(
+            state.networks, state, rows, key, config
+        )
     networks, optimiser_states, norms = _step(state, grads, config)
     polyak = state.settings.polyak
     targets = jax.tree.map(
