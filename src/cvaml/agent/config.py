@@ -206,12 +206,13 @@ def preset(
         return base
     return replace(
         base,
-        network=NetworkConfig(width=128, latent=64, bins=101, value_limit=2000.0),
+        # With 64 latent dimensions the likelihood shrinks the encodings of humanoids to a point.
+        network=NetworkConfig(width=128, latent=128, bins=101, value_limit=2000.0),
         planner=PlannerConfig(iterations=3, samples=64, elites=16),
         # A target that follows faster: in the few updates of a laptop's run, values rise by what
         # the target critics let through.
         optim=OptimConfig(
-            encoder_rate=1e-3, model_rate=1e-3, critic_rate=1e-3, actor_rate=1e-3, polyak=0.03
+            encoder_rate=3e-4, model_rate=1e-3, critic_rate=1e-3, actor_rate=1e-3, polyak=0.03
         ),
         batch_size=64,
         random_steps=500,
