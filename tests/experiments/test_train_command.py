@@ -212,13 +212,18 @@ def test_camera_draws_a_headless_task():
     )
 
 
-def test_the_command_trains_each_member_on_a_core_of_its_own(tmp_path):
+@pytest.mark.parametrize(
+    ("asked", "devices"), [({}, "2 cpu devices"), ({"JAX_NUM_CPU_DEVICES": "1"}, "1 cpu device,")]
+)
+def test_the_command_trains_each_member_on_a_core_of_its_own(tmp_path, asked, devices):
     command = [sys.executable, "-m", "cvaml.cli", "train", "--task", "pendulum-swingup"]
-    options = "--preset small --members 2 --agent-steps 3 --eval-episodes 1 --threads 0"
+    options = "--preset small --variant td3 --members 2 --agent-steps 3 --eval-episodes 1"
+    options += " --threads 0 --set network.width=8 network.latent=8 network.bins=5"
     done = subprocess.run(
         [*command, *options.split(), "--out", str(tmp_path / "run")],
         capture_output=True,
         text=True,
         check=True,
+        env=os.environ | asked,
     )
-    assert "2 members on 2 cpu devices" in done.stderr + done.stdout
+    assert f"2 members on {devices}" in done.stderr + done.stdout

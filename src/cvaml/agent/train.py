@@ -252,10 +252,12 @@ def use_cpu_devices(members: int) -> None:
 
     One CPU device would learn all members by one program that keeps a single core busy and, from
     four members on, outgrows its cache. Changes JAX's global configuration, so only commands
-    call it; a process that has used JAX before keeps the devices it has.
+    call it. What JAX_NUM_CPU_DEVICES says goes first, and a process that has used JAX before
+    keeps the devices it has.
     """
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", cpu_devices(members, usable_cores()))
+    if jax.config.read("jax_num_cpu_devices") < 0:
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", cpu_devices(members, usable_cores()))
 
 
 def cpu_devices(members: int, cores: int) -> int:
