@@ -255,7 +255,8 @@ def use_cpu_devices(members: int) -> None:
     call it. What JAX_NUM_CPU_DEVICES says goes first, and a process that has used JAX before
     keeps the devices it has.
     """
-    if jax.config.read("jax_num_cpu_devices") < 0:
+    asked: int = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]
+    if asked < 0:
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", cpu_devices(members, usable_cores()))
 
