@@ -206,7 +206,7 @@ def preset(
         return base
     return replace(
         base,
-        # With 64 latent dimensions the likelihood shrinks the encodings of humanoids to a point.
+        # With 64 latent dimensions most of a humanoid's sigma ends at its lower bound.
         network=NetworkConfig(width=128, latent=128, bins=101, value_limit=2000.0),
         planner=PlannerConfig(iterations=3, samples=64, elites=16),
         # A target that follows faster: in the few updates of a laptop's run, values rise by what
