@@ -31,16 +31,6 @@ class Plan(NamedTuple):
     """Weighted mean score of the last elites minus the score of the start."""
 
 
-class _Iteration(NamedTuple):
-    """What an iteration found."""
-
-    mean: Float[Array, "h a"]
-    std: Float[Array, "h a"]
-    scores: Float[Array, " n"]
-    weights: Float[Array, " n"]
-    spread: Float[Array, ""]
-
-
 def score(
     state: State,
     actions: Float[Array, "h a"],
@@ -116,8 +106,9 @@ def plan(
     # Kept apart: fused into the first iteration, XLA's GPU compiler (0.10, 0.11) fails on it.
     start_score = jax.lax.optimization_barrier(evaluate(start[None]))
 
-    def refine(last: _Iteration, draws: Float[Array, "n h a"]) -> _Iteration:
-        drawn = jnp.clip(last.mean[None] + last.std[None] * draws, -1, 1)
+    mean, std = start, jnp.full(start.shape, config.std_max)
+    for draws in noise:  # unrolled: a GPU then starts all of it as one graph
+        drawn = jnp.clip(mean[None] + std[None] * draws, -1, 1)
         # The start's score never changes, so only the draws are evaluated.
         scores = jnp.concatenate([evaluate(drawn), start_score])
         weights, spread = elite_weights(scores, config.elites, config.temperature)
@@ -128,12 +119,6 @@ def plan(
         square = jnp.sum(each * drawn, axis=0) + weights[-1] * jnp.square(start)
         variance = jnp.maximum(square - jnp.square(mean), 0)
         std = jnp.clip(jnp.sqrt(variance), config.std_min, config.std_max)
-        return _Iteration(mean, std, scores, weights, spread)
-
-    nothing = jnp.zeros(config.samples + 1)
-    last = _Iteration(start, jnp.full(start.shape, config.std_max), nothing, nothing, jnp.zeros(()))
-    for draws in noise:  # unrolled: a GPU then starts all of it as one graph
-        last = refine(last, draws)
-    entropy = -jnp.sum(jax.scipy.special.xlogy(last.weights, last.weights))
-    gain = jnp.dot(last.weights, last.scores) - start_score[0]
-    return Plan(last.mean, last.std, entropy, last.spread, gain)
+    entropy = -jnp.sum(jax.scipy.special.xlogy(weights, weights))
+    gain = jnp.dot(weights, scores) - start_score[0]
+    return Plan(mean, std, entropy, spread, gain)
