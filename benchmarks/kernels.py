@@ -53,7 +53,6 @@ dnn_version_info { major: 9 minor: 10 }
 device_description_str: "NVIDIA H200"
 """
 DOG = Spec(observation_size=223, action_size=38)
-PLANNED = ("entropy", "spread", "gain", "std", "distance")
 
 
 def main() -> None:
@@ -88,9 +87,12 @@ def programs(config: Any, members: int, device: jax.Device) -> dict[str, Any]:
     replay = jax.eval_shape(lambda: population.init_replay(DOG, members, 100_000))
     sums = jax.eval_shape(lambda: Sums.start(members))
     step = jax.ShapeDtypeStruct((members, 2 * DOG.observation_size + DOG.action_size + 3), "f4")
-    planned = {f"planner/{n}": jax.ShapeDtypeStruct((members,), jnp.float32) for n in PLANNED}
     observation = jax.ShapeDtypeStruct((members, DOG.observation_size), jnp.float32)
     count = jax.ShapeDtypeStruct((), jnp.int32)
+    _, planned = jax.eval_shape(
+        lambda *inputs: population._act(*inputs, config, True, None),
+        *(state, observation, keys, count),
+    )
     there = jax.sharding.SingleDeviceSharding(device)
 
     def place(tree: Any) -> Any:

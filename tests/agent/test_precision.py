@@ -111,7 +111,7 @@ def test_tf32_moves_the_losses_and_gradients_little():
         assert np.linalg.norm(a - b) > 0, part
 
 
-def actions(config, run=lambda f: f):
+def actions(config, run):
     state = lively(tiny(**EXACT), 8)
     observation = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
