@@ -13,9 +13,10 @@ from test_rollout import Chain
 
 from cvaml.agent import population
 from cvaml.agent.networks import Actor, Critic, Encoder
-from cvaml.agent.objective import Networks, objective
+from cvaml.agent.objective import Networks, objective, spread_penalty
 from cvaml.agent.replay import Rows, sample_member
 from cvaml.agent.state import MemberSettings, Moments, Spec, init_member, member_settings
+from cvaml.losses import gaussian_nll
 
 SPEC = Spec(3, 2)
 MUZERO = tiny("vaml-1-1", real_fraction=1.0)
@@ -27,11 +28,12 @@ def rows() -> Rows:
     return sample_member(jax.tree.map(lambda x: x[0], replay), jax.random.key(3), 32, 3)
 
 
-ALONE = {"aux": 0.0, "reward": 0.0, "critic": 0.0, "pre_tanh": 0.0}
+ALONE = {"aux": 0.0, "spread": 0.0, "reward": 0.0, "critic": 0.0, "pre_tanh": 0.0}
 CASES = {
     "full": {},
     "alone": ALONE,
     "nothing": ALONE | {"vaml": 0.0},
+    "spread": ALONE | {"vaml": 0.0, "spread": 1.0},
     "uncorrected": ALONE | {"correction": 0.0},
     "held": {"pre_tanh": 10.0},
 }
@@ -100,7 +102,7 @@ def size(tree) -> float:
 
 @pytest.fixture(scope="module")
 def calibrated(rows):
-    return gradients(tiny("cvaml-1-0"), rows)
+    return gradients(tiny("cvaml-1-0", loss__spread_floor=10), rows)
 
 
 def test_iterated_loss_reaches_the_model_but_not_the_critics(calibrated):
@@ -136,9 +138,10 @@ def test_the_correction_reaches_sigma_through_the_whole_loss(calibrated):
 def test_ablations_leave_out_what_they_name(rows):
     value_free = {"loss/critic", "loss/actor"}
     model = {"loss/reward", "loss/continuation"}
-    everything = {"loss/vaml", "loss/aux"} | model | value_free
+    auxiliary = {"loss/aux", "loss/spread"}
+    everything = {"loss/vaml"} | auxiliary | model | value_free
     assert loss_names(tiny("cvaml-1-0"), rows) == everything
-    assert loss_names(tiny("cvaml-1-0+noaux"), rows) == everything - {"loss/aux"}
+    assert loss_names(tiny("cvaml-1-0+noaux"), rows) == everything - auxiliary
     assert loss_names(tiny("aux-only"), rows) == everything - {"loss/vaml"}
     assert loss_names(tiny("td3"), rows) == value_free
     grads, _ = gradients(tiny("td3"), rows)["full"]
@@ -156,6 +159,33 @@ def test_deterministic_models_have_no_spread(rows):
 def test_the_pre_tanh_penalty_pulls_the_actor_back(calibrated):
     free, held = calibrated["full"][0].actor.out.bias, calibrated["held"][0].actor.out.bias
     assert not np.allclose(free, held)
+
+
+def test_the_spread_penalty_is_the_encoders_alone(calibrated):
+    grads, metrics = calibrated["spread"]
+    nothing, _ = calibrated["nothing"]
+    assert metrics["loss/spread"] > 0
+    assert size(grads.encoder) > 0 == size(grads.dynamics) == size(grads.critics)
+    assert size(grads.actor) == size(nothing.actor)
+
+
+def test_the_spread_penalty_counts_halvings_below_the_floor():
+    z = 0.05 * jnp.array([[1.0, -1.0], [-1.0, 1.0]])
+    slope = jax.grad(lambda c: spread_penalty(c * z, 0.1))
+    assert spread_penalty(z, 0.1) == pytest.approx(np.log(2), rel=1e-5)
+    assert slope(1.0) == pytest.approx(-1, rel=1e-5)
+    assert spread_penalty(2.1 * z, 0.1) == slope(2.1) == 0
+    assert not jnp.any(jax.grad(spread_penalty)(jnp.ones((2, 2)), 0.1))  # no NaN at one point
+
+
+def test_shrinking_the_latent_space_gains_nothing_below_the_floor():
+    z, mean, log_std = jax.random.normal(jax.random.key(0), (3, 16, 4))
+
+    def total(c):
+        likelihood = jax.vmap(gaussian_nll)(c * mean, log_std + jnp.log(c), c * z)
+        return jnp.mean(likelihood) / 4 + spread_penalty(c * z, 5.0)
+
+    assert total(0.01) == pytest.approx(float(total(1.0)), rel=1e-3)
 
 
 def test_termination_stops_the_bootstrap_truncation_does_not():
@@ -183,6 +213,7 @@ def test_termination_stops_the_bootstrap_truncation_does_not():
         {"loss__value_scale": "raw"},
         {"network__latent_norm": "layernorm"},
         {"loss__aux_reduction": "sum"},
+        {"loss__spread_floor": 10},
     ],
 )
 def test_options_have_an_effect(rows, changed):

@@ -125,6 +125,10 @@ def test_acting_explores_unless_told_and_planning_matters(replay):
     assert np.abs(actions(bare, False) - greedy).max() > 0.01
     assert np.abs(actions(bare, False) - actions(bare, True)).max() > 0.01
     assert np.abs(actions(tiny(planner__horizon=3), False) - greedy).max() > 0.01
+    state = eqx.tree_at(lambda s: s.settings.exploration_noise, state, jnp.full(3, 100.0))
+    np.testing.assert_array_equal(greedy, actions(CONFIG, False))
+    for config in (CONFIG, bare):
+        assert np.abs(actions(config, True)).mean() > 0.9  # so loud that the bounds cut it
 
 
 def near_zero(config, members, n_updates, calls):
@@ -134,7 +138,8 @@ def near_zero(config, members, n_updates, calls):
         state, metrics = population.update(state, data, keys(members), config, n_updates)
         assert float(jnp.max(jnp.abs(metrics["value"]))) < 1
         assert float(jnp.max(jnp.abs(metrics["target_max"]))) < 1
-    assert float(jnp.max(metrics["actor_saturated"])) < 0.5
+    # One of the two actions is paid for: its best value is at the bound, the other's is not.
+    assert float(jnp.max(metrics["actor_saturated"])) <= 0.5
 
 
 def test_values_stay_near_zero_while_rewards_are_tiny():

@@ -108,6 +108,11 @@ class LossConfig:
     """Factor of the variant's variance correction: 1 as defined, 0 switches it off."""
     pre_tanh: float = 0.001
     """Weight of the mean squared pre-tanh output in the actor's loss, against saturation."""
+    spread: float = 2.0
+    """Weight of the penalty on encodings less spread out than `spread_floor`; above `aux`, the
+    likelihood gains nothing more from encodings that shrink."""
+    spread_floor: float = 0.1
+    """Least spread of the encodings: mean over dimensions of the standard deviation in a batch."""
     aux_reduction: Literal["mean", "sum"] = "mean"
     """Over the latent dimensions; `preset` takes the mean for Gaussian, the sum otherwise."""
     multistep_aux: Literal["bound", "mixture"] = "bound"
@@ -146,8 +151,9 @@ class AgentConfig:
     """Sequences per update."""
     real_fraction: float = 0.9
     """Share of real transitions in the critics' batch; the rest are on-policy model steps."""
-    exploration_noise: float = 0.1
-    """Standard deviation of the noise on the actor's action when planning is off."""
+    exploration_noise: float = 0.2
+    """Least standard deviation of the noise on actions while exploring; all of it if planning is
+    off."""
     random_steps: int = 5000
     """Agent steps with uniformly random actions before learning starts."""
     updates_per_step: int = 1
@@ -289,13 +295,13 @@ def validate(config: AgentConfig) -> None:
         *("network.width", "network.latent", "network.simnorm_size", "network.value_limit"),
         *("planner.horizon", "planner.iterations", "planner.temperature", "planner.std_min"),
         *("planner.elites", "optim.clip", "optim.epsilon", "optim.actor_epsilon"),
-        *("loss.actor_delay", "batch_size", "updates_per_step"),
+        *("loss.spread_floor", "loss.actor_delay", "batch_size", "updates_per_step"),
     )
     for key in positive:
         _check(key, _get(config, key), _get(config, key) > 0, "above 0")
     not_negative = (
         *(f"optim.{name}_rate" for name in ("encoder", "model", "critic", "actor")),
-        *(f"loss.{name}" for name in ("vaml", "aux", "reward", "critic", "correction")),
+        *(f"loss.{name}" for name in ("vaml", "aux", "reward", "critic", "correction", "spread")),
         *("loss.pre_tanh", "loss.target_noise", "loss.target_noise_clip", "exploration_noise"),
         *("random_steps", "network.value_prior"),
     )

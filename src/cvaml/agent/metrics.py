@@ -19,6 +19,7 @@ METRICS: dict[str, str] = {
     "eval_return": "Undiscounted return of an evaluation episode, exploration off.",
     "loss/vaml": "Value-aware loss, in units of the value scale; may be negative.",
     "loss/aux": "Auxiliary latent loss.",
+    "loss/spread": "How far the encodings' spread lies below its floor, as a logarithm.",
     "loss/reward": "Squared reward error, in units of the reward scale.",
     "loss/continuation": "Binary cross-entropy of whether the episode goes on.",
     "loss/critic": "Mean of both critics' TD losses (cross-entropy, or squared error).",

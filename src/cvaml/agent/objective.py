@@ -199,14 +199,26 @@ def model_loss(
         if config.loss.aux_reduction == "mean":
             losses = losses / view.z.shape[-1]
         aux = _weighted_mean(losses, exists * _step_weights(config)[None])
-        metrics["loss/aux"] = aux
-        total = total + settings.aux * aux
+        shrunk = spread_penalty(view.z, config.loss.spread_floor)
+        metrics |= {"loss/aux": aux, "loss/spread": shrunk}
+        total = total + settings.aux * aux + settings.spread * shrunk
     rewards = reward_errors(trajectories, view.rows.reward[:, :m], view.reward_scale)
     reward = _weighted_mean(rewards, exists)
     ends = continuation_losses(trajectories, view.rows.terminated[:, :m])
     continuation = _weighted_mean(ends, exists)
     metrics |= {"loss/reward": reward, "loss/continuation": continuation}
     return total + settings.reward * (reward + continuation), metrics
+
+
+def spread_penalty(z: Float[Array, "batch d"], floor: float) -> Float[Array, ""]:
+    """How far the encodings have shrunk below the floor, as a logarithm; 0 above it.
+
+    The likelihood per dimension grows by log c when encodings shrink by c, so on its own it draws
+    them to a point. The penalty grows by log c too.
+    """
+    # Inside the root: a batch of equal encodings has a gradient as well.
+    spread = jnp.mean(jnp.sqrt(jnp.var(z, axis=0) + 1e-12))
+    return jnp.maximum(0.0, jnp.log(floor) - jnp.log(spread))
 
 
 def value_aware_loss(

@@ -30,8 +30,8 @@ def act_member(
 ) -> tuple[Float[Array, " a"], Metrics]:
     """An action in [-1, 1].
 
-    With planning: the mean of the refined plan, plus its standard deviation times noise when
-    exploring. Without: the actor's action, plus the member's exploration noise.
+    The mean of the refined plan, or without planning the actor's action. Exploring adds noise: the
+    plan's own standard deviation, but at least the member's exploration noise.
 
     Args:
         state: of the member.
@@ -49,8 +49,8 @@ def act_member(
         z = state.networks.encoder(normalise(observation, state.scales.observation, config))
         if not config.plans:
             action = jnp.tanh(state.networks.actor(z))
-            std = jnp.broadcast_to(state.settings.exploration_noise, action.shape)
-            return _explore(action, std, noise_key, explore), {}
+            none = jnp.zeros(action.shape)
+            return _explore(action, none, state, noise_key) if explore else action, {}
         z = z.astype(networks.actor.out.weight.dtype)
         found = plan(
             plan_key,
@@ -62,7 +62,9 @@ def act_member(
             config.planner,
         )
         start = jnp.tanh(networks.actor(z)).astype(jnp.float32)
-    action = _explore(found.mean[0], found.std[0], noise_key, explore)
+    action = found.mean[0]
+    if explore:
+        action = _explore(action, found.std[0], state, noise_key)
     info = {
         "planner/entropy": found.entropy,
         "planner/spread": found.spread,
@@ -98,10 +100,9 @@ def _actor_plan(networks: Networks, z: Float[Array, " d"], horizon: int) -> Floa
 
 
 def _explore(
-    action: Float[Array, " a"], std: Float[Array, " a"], key: PRNGKeyArray, explore: bool
+    action: Float[Array, " a"], std: Float[Array, " a"], state: AgentState, key: PRNGKeyArray
 ) -> Float[Array, " a"]:
-    if not explore:
-        return action
+    std = jnp.maximum(std, state.settings.exploration_noise)
     return jnp.clip(action + std * jax.random.normal(key, action.shape), -1, 1)
 
 

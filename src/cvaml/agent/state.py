@@ -36,6 +36,8 @@ class MemberSettings(eqx.Module):
     """Coefficient of the critics' TD loss."""
     correction: Float[Array, ""]
     """Factor of the variance correction."""
+    spread: Float[Array, ""]
+    """Weight of the penalty on encodings that shrink."""
     pre_tanh: Float[Array, ""]
     """Weight of the actor's pre-tanh penalty."""
     learning_rate: Float[Array, ""]
@@ -43,7 +45,7 @@ class MemberSettings(eqx.Module):
     polyak: Float[Array, ""]
     """Step of the target critics."""
     exploration_noise: Float[Array, ""]
-    """Noise on the actor's action when planning is off."""
+    """Least standard deviation of the noise on actions while exploring."""
 
 
 class Moments(eqx.Module):
@@ -157,6 +159,7 @@ def member_settings(
         "reward": loss.reward,
         "critic": loss.critic,
         "correction": loss.correction,
+        "spread": loss.spread,
         "pre_tanh": loss.pre_tanh,
         "learning_rate": 1.0,
         "polyak": config.optim.polyak,
