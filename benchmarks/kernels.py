@@ -90,7 +90,7 @@ def programs(config: Any, members: int, device: jax.Device) -> dict[str, Any]:
     observation = jax.ShapeDtypeStruct((members, DOG.observation_size), jnp.float32)
     count = jax.ShapeDtypeStruct((), jnp.int32)
     _, planned = jax.eval_shape(
-        lambda *inputs: population._act(*inputs, config, True, None),
+        lambda state, *inputs: population._act(state.policy, *inputs, config, True, None),
         *(state, observation, keys, count),
     )
     there = jax.sharding.SingleDeviceSharding(device)
@@ -98,7 +98,7 @@ def programs(config: Any, members: int, device: jax.Device) -> dict[str, Any]:
     def place(tree: Any) -> Any:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=there), tree)
 
-    acting = place((state, observation, keys, count))
+    acting = place((state.policy, observation, keys, count))
     learning = place((state, replay, sums, step, planned, keys))
     return {
         "planning": partial(population._act.lower, *acting, config, True, None),

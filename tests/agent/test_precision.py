@@ -116,7 +116,7 @@ def actions(config, run):
     observation = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
     def all_of_them(state, observation):
-        one = lambda s, o, k: act_member(s, o, k, config, explore=False)[0]  # noqa: E731
+        one = lambda s, o, k: act_member(s.policy, o, k, config, explore=False)[0]  # noqa: E731
         return jax.vmap(one)(state, observation, keys(8))
 
     return np.asarray(run(all_of_them)(state, observation))
@@ -140,7 +140,8 @@ def test_the_settings_reach_the_products(precision, allows):
     rows = sample_member(jax.tree.map(lambda x: x[0], filled(SPEC, 1, 20)), jax.random.key(0), 8, 2)
     key = jax.random.key(0)
     update = jax.jit(lambda s: learn(s, rows, key, config)).lower(state).as_text()
-    act = jax.jit(lambda s: act_member(s, jnp.zeros(3), key, config, True)).lower(state).as_text()
+    act = jax.jit(lambda p: act_member(p, jnp.zeros(3), key, config, True))
+    act = act.lower(state.policy).as_text()
     for program in (update, act):
         assert ("precision = [HIGHEST, HIGHEST]" in program) is not allows
         assert ("precision = [HIGH, HIGH]" in program) is allows

@@ -197,7 +197,6 @@ def test_everything_is_compiled_once(tmp_path):
         if trainer.step_count % 12 == 0:
             trainer.read_sums()
             trainer.snapshot()
-    trainer.close()
     env.close()
     grown = [program._cache_size() - old for program, old in zip(programs, before, strict=True)]
     assert max(grown) <= 1, "a second program for the same shapes"
@@ -212,7 +211,6 @@ def test_environment_that_does_not_come_back_starts_a_new_episode(tmp_path, monk
         trainer.advance()
     arrays, meta, rows = trainer.snapshot()
     Checkpoints(tmp_path).save(5, arrays, meta, rows)
-    trainer.close()
     checkpoints = Checkpoints(tmp_path)
     while not checkpoints.steps():
         pass
@@ -228,7 +226,6 @@ def test_environment_that_does_not_come_back_starts_a_new_episode(tmp_path, monk
     assert again.replay.current_index.tolist() == [5, 6]
     final = np.asarray(again.replay.experience.final)[:, 0]
     assert final[1, 5]
-    again.close()
     env.close()
 
 

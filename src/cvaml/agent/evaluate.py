@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.policy import act_member
-from cvaml.agent.state import AgentState
+from cvaml.agent.state import AgentState, Policy
 from cvaml.agent.train_config import TrainConfig
 from cvaml.envs import VectorEnv, make_env
 
@@ -19,7 +19,7 @@ MAX_STEPS = 10_000
 
 @partial(jax.jit, static_argnames=("config",))
 def greedy_actions(
-    state: AgentState,
+    policy: Policy,
     observation: Float[Array, "S E o"],
     keys: Key[Array, " S"],
     step: Array,
@@ -28,7 +28,7 @@ def greedy_actions(
     """The members' actions without exploration, for E observations each.
 
     Args:
-        state: of the population.
+        policy: of the population.
         observation: E per member.
         keys: one per member, for the planner's samples.
         step: folded into the keys.
@@ -39,11 +39,11 @@ def greedy_actions(
     """
     episodes = observation.shape[1]
 
-    def member(state: AgentState, seen: Array, key: PRNGKeyArray) -> Array:
+    def member(policy: Policy, seen: Array, key: PRNGKeyArray) -> Array:
         each = jax.random.split(jax.random.fold_in(key, step), episodes)
-        return jax.vmap(lambda o, k: act_member(state, o, k, config, explore=False)[0])(seen, each)
+        return jax.vmap(lambda o, k: act_member(policy, o, k, config, explore=False)[0])(seen, each)
 
-    return jax.vmap(member)(state, observation, keys)
+    return jax.vmap(member)(policy, observation, keys)
 
 
 class Evaluator:
@@ -130,7 +130,7 @@ class _Half:
     def plan(self, state: AgentState, agent: AgentConfig) -> None:
         """Starts the computation of the next actions, without waiting for them."""
         seen = jnp.asarray(self.obs.reshape(*self.shape, -1))
-        self.actions = greedy_actions(state, seen, self.keys, jnp.int32(self.count), agent)
+        self.actions = greedy_actions(state.policy, seen, self.keys, jnp.int32(self.count), agent)
         self.count += 1
 
     def step(self) -> None:

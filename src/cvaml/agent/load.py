@@ -60,7 +60,7 @@ class TrainedPopulation:
             )
         keys = jax.random.split(jax.random.key(0) if key is None else key, members)
         stacked = jnp.asarray(seen.reshape(members, 1, -1))
-        actions = greedy_actions(self.state, stacked, keys, jnp.int32(0), self.config.agent)
+        actions = greedy_actions(self.state.policy, stacked, keys, jnp.int32(0), self.config.agent)
         return np.asarray(actions).reshape(*seen.shape[:-1], -1)
 
     def member(self, index: int) -> "TrainedPopulation":

@@ -10,7 +10,7 @@ from cvaml.agent.config import AgentConfig
 from cvaml.agent.networks import Networks, ValueHead, products
 from cvaml.agent.objective import Metrics, normalise, state_values
 from cvaml.agent.planner import plan
-from cvaml.agent.state import AgentState
+from cvaml.agent.state import Policy
 
 
 class Imagined(NamedTuple):
@@ -22,7 +22,7 @@ class Imagined(NamedTuple):
 
 
 def act_member(
-    state: AgentState,
+    policy: Policy,
     observation: Float[Array, " o"],
     key: PRNGKeyArray,
     config: AgentConfig,
@@ -34,7 +34,7 @@ def act_member(
     plan's own standard deviation, but at least the member's exploration noise.
 
     Args:
-        state: of the member.
+        policy: of the member.
         observation: raw.
         key: for the planner's samples and the exploration noise.
         config: static.
@@ -45,12 +45,12 @@ def act_member(
     """
     plan_key, noise_key = jax.random.split(key)
     with products(config.planner.precision):
-        networks = _cast(state.networks, config)
-        z = state.networks.encoder(normalise(observation, state.scales.observation, config))
+        networks = _cast(policy.networks, config)
+        z = policy.networks.encoder(normalise(observation, policy.observation, config))
         if not config.plans:
-            action = jnp.tanh(state.networks.actor(z))
+            action = jnp.tanh(policy.networks.actor(z))
             none = jnp.zeros(action.shape)
-            return _explore(action, none, state, noise_key) if explore else action, {}
+            return _explore(action, none, policy, noise_key) if explore else action, {}
         z = z.astype(networks.actor.out.weight.dtype)
         found = plan(
             plan_key,
@@ -64,7 +64,7 @@ def act_member(
         start = jnp.tanh(networks.actor(z)).astype(jnp.float32)
     action = found.mean[0]
     if explore:
-        action = _explore(action, found.std[0], state, noise_key)
+        action = _explore(action, found.std[0], policy, noise_key)
     info = {
         "planner/entropy": found.entropy,
         "planner/spread": found.spread,
@@ -100,9 +100,9 @@ def _actor_plan(networks: Networks, z: Float[Array, " d"], horizon: int) -> Floa
 
 
 def _explore(
-    action: Float[Array, " a"], std: Float[Array, " a"], state: AgentState, key: PRNGKeyArray
+    action: Float[Array, " a"], std: Float[Array, " a"], policy: Policy, key: PRNGKeyArray
 ) -> Float[Array, " a"]:
-    std = jnp.maximum(std, state.settings.exploration_noise)
+    std = jnp.maximum(std, policy.exploration_noise)
     return jnp.clip(action + std * jax.random.normal(key, action.shape), -1, 1)
 
 

@@ -21,7 +21,7 @@ from cvaml.agent.config import AgentConfig
 from cvaml.agent.metrics import diagnose_member
 from cvaml.agent.policy import act_member
 from cvaml.agent.replay import Replay
-from cvaml.agent.state import AgentState, Spec, init_member, member_settings
+from cvaml.agent.state import AgentState, Policy, Spec, init_member, member_settings
 from cvaml.agent.sums import Sums, add_metrics
 from cvaml.agent.update import update_member
 from cvaml.types import UserError
@@ -75,8 +75,8 @@ def act(
     Returns:
         Actions in [-1, 1] and the planner's statistics, one number per member.
     """
-    inputs = (state, jnp.asarray(observation, jnp.float32), keys)
-    found: tuple[Array, Metrics] = _act(*inputs, np.int32(step), config, explore, _mesh(state.step))
+    inputs = (state.policy, observation, keys, np.int32(step))
+    found: tuple[Array, Metrics] = _act(*inputs, config, explore, _mesh(state.step))
     return found
 
 
@@ -273,7 +273,7 @@ def _init_replay(spec: Spec, members: int, rows: int) -> Replay:
 
 @partial(jax.jit, static_argnames=("config", "explore", "mesh"))
 def _act(
-    state: AgentState,
+    policy: Policy,
     observation: Array,
     keys: Keys,
     step: Array,
@@ -283,7 +283,7 @@ def _act(
 ) -> tuple[Array, Metrics]:
     folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, step)
     one = partial(act_member, config=config, explore=explore)
-    found: tuple[Array, Metrics] = _over_members(one, mesh)(state, observation, folded)
+    found: tuple[Array, Metrics] = _over_members(one, mesh)(policy, observation, folded)
     return found
 
 

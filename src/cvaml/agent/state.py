@@ -88,6 +88,14 @@ class Scales(eqx.Module):
     q: Moments
 
 
+class Policy(eqx.Module):
+    """What acting needs of a member; few arrays are cheap to pass on."""
+
+    networks: Networks
+    observation: Moments
+    exploration_noise: Float[Array, "*members"]
+
+
 class AgentState(eqx.Module):
     """All that changes while a member learns."""
 
@@ -97,6 +105,11 @@ class AgentState(eqx.Module):
     scales: Scales
     settings: MemberSettings
     step: Int[Array, ""]
+
+    @property
+    def policy(self) -> Policy:
+        """The part that acts."""
+        return Policy(self.networks, self.scales.observation, self.settings.exploration_noise)
 
 
 def optimisers(config: AgentConfig) -> dict[str, optax.GradientTransformation]:

@@ -65,7 +65,6 @@ def train(
         folder = RunFolder.open(config.out, STUDY, settings)
         if folder.done is None:
             trainer = Trainer(config, env)
-            stack.callback(trainer.close)
             run = _Run(config, folder, trainer, stack)
             with stop_requests() as requests:
                 run.go(requests)

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from cvaml.agent import population
 from cvaml.agent import replay as replays
@@ -47,8 +46,9 @@ def member_keys(seeds: tuple[int, ...]) -> Keys:
 class Trainer:
     """Acts, steps the environments, stores and learns.
 
-    While the environments step, a second thread starts the update on the data before: dispatching
-    it takes milliseconds on an accelerator, in which physics would otherwise stand still.
+    The update on the data before is queued right behind the planning of an action, and runs while
+    the environments step: starting it takes milliseconds on an accelerator, in which the host
+    would otherwise wait for the action.
     """
 
     def __init__(self, config: TrainConfig, env: VectorEnv) -> None:
@@ -88,7 +88,6 @@ class Trainer:
         width = 2 * self.spec.observation_size + self.spec.action_size + 3
         self._ends = replays.end_columns(*self.spec)
         self._pending = np.zeros((members, width), np.float32)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="update")
         self._obs = env.obs
 
     @property
@@ -113,7 +112,7 @@ class Trainer:
         # The first update is mostly compilation, which would drown all later ones.
         timed = self.updates > 0 and self.step_count % TIMED_EVERY == 0
         start = self._now(timed)
-        planned = None
+        acting = planned = None
         if self.learns:
             acting, planned = population.act(
                 self.state,
@@ -123,22 +122,15 @@ class Trainer:
                 explore=True,
                 step=self.step_count,
             )
-            action = np.asarray(acting)
-        else:
-            shape = self.spec.action_size
-            drawn = [generator.uniform(-1, 1, shape) for generator in self._generators]
-            action = np.stack(drawn).astype(np.float32)
-        acted = time.perf_counter()
-        learning: Future[None] = self._thread.submit(self.learn, planned)
-        if timed:
-            learning.result()
-            learned = self._now(timed)
+        acted = self._now(timed, acting)
+        self.learn(planned)
+        learned = self._now(timed)
+        action = self._random_action() if acting is None else np.asarray(acting)
         outcome = self.env.step(action)
         if timed:
             self.seconds["planning"] += acted - start
             self.seconds["update"] += learned - acted
             self.seconds["physics"] += time.perf_counter() - learned
-        learning.result()
         self._pending = self._packed(action, outcome)
         self._count(outcome)
         self._obs = outcome.obs
@@ -213,10 +205,6 @@ class Trainer:
             self.counters["restarts"] += lost
         self._obs = self.env.obs
 
-    def close(self) -> None:
-        """Waits for the update in progress."""
-        self._thread.shutdown()
-
     def _tree(self) -> dict[str, Any]:
         """What has a fixed shape; the replay's rows go their own way."""
         return {
@@ -229,7 +217,7 @@ class Trainer:
         }
 
     def learn(self, planned: population.Metrics | None) -> None:
-        """In the second thread: stores the step before, then updates on what is stored."""
+        """Stores the step before, then updates on what is stored, without waiting for either."""
         agent, step = self.config.agent, self._pending
         if planned is not None:
             self.state, self.replay, self.sums = population.add_and_update(
@@ -267,12 +255,15 @@ class Trainer:
         counters["return"] = np.where(ended, 0, counters["return"])
         counters["physics_errors"] = counters["physics_errors"] + outcome.physics_error
 
-    def _now(self, settle: bool) -> float:
+    def _now(self, settle: bool, acting: Array | None = None) -> float:
         """The time; where parts are told apart, once nothing is under way any more."""
         if settle:
-            for leaf in jax.tree.leaves(self.state):
-                leaf.block_until_ready()
+            jax.block_until_ready((self.state, acting))
         return time.perf_counter()
+
+    def _random_action(self) -> Float[np.ndarray, "S a"]:
+        drawn = [each.uniform(-1, 1, self.spec.action_size) for each in self._generators]
+        return np.stack(drawn).astype(np.float32)
 
 
 def _devices(members: int) -> list[jax.Device]:

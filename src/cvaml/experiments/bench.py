@@ -89,7 +89,6 @@ def measure(config: "TrainConfig", seconds: float) -> dict[str, Any]:
     compile_s = _warm_up(trainer)
     parts = _parts(trainer, min(seconds / 10, 5.0))
     steps, loop_s, recordings = _loop(trainer, seconds)
-    trainer.close()
     evaluation_s = _evaluation_seconds(trainer)
     # An evaluation is charged by its share of the interval, whether or not one fell in the time.
     every = EVALUATE_EVERY_ENV_STEPS / env.action_repeat
