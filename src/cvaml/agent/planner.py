@@ -42,8 +42,8 @@ def score(
     total = jnp.zeros(())
     for t, action in enumerate(actions):  # horizons are 1 to 5
         state, reward = step(state, action)
-        total = total + discount**t * reward.astype(total.dtype)
-    return total + discount ** len(actions) * value(state).astype(total.dtype)
+        total = total + discount**t * reward
+    return total + discount ** len(actions) * value(state)
 
 
 def elite_weights(

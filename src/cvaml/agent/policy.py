@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
-from cvaml.agent.networks import Networks, ValueHead, products
+from cvaml.agent.networks import Networks, ValueHead, products, with_half_products
 from cvaml.agent.objective import Metrics, normalise, state_values
 from cvaml.agent.planner import plan
-from cvaml.agent.state import Policy
+from cvaml.agent.state import Acting, Policy
 
 
 class Imagined(NamedTuple):
@@ -44,27 +44,29 @@ def act_member(
         The action and the planner's statistics.
     """
     plan_key, noise_key = jax.random.split(key)
+    member = policy.parts
     with products(config.planner.precision):
-        networks = _cast(policy.networks, config)
-        z = policy.networks.encoder(normalise(observation, policy.observation, config))
+        networks = member.networks
+        if config.planner.precision == "float16":
+            networks = with_half_products(networks)
+        z = networks.encoder(normalise(observation, member.observation, config))
         if not config.plans:
-            action = jnp.tanh(policy.networks.actor(z))
+            action = jnp.tanh(networks.actor(z))
             none = jnp.zeros(action.shape)
-            return _explore(action, none, policy, noise_key) if explore else action, {}
-        z = z.astype(networks.actor.out.weight.dtype)
+            return _explore(action, none, member, noise_key) if explore else action, {}
         found = plan(
             plan_key,
-            Imagined(z, jnp.ones((), z.dtype)),
+            Imagined(z, jnp.ones(())),
             _actor_plan(networks, z, config.planner.horizon),
             lambda state, action: _mean_step(networks, state, action),
             lambda state: _value(networks, state, ValueHead.of(config.network)),
             config.discount,
             config.planner,
         )
-        start = jnp.tanh(networks.actor(z)).astype(jnp.float32)
+        start = jnp.tanh(networks.actor(z))
     action = found.mean[0]
     if explore:
-        action = _explore(action, found.std[0], policy, noise_key)
+        action = _explore(action, found.std[0], member, noise_key)
     info = {
         "planner/entropy": found.entropy,
         "planner/spread": found.spread,
@@ -79,7 +81,7 @@ def _mean_step(
     networks: Networks, state: Imagined, action: Float[Array, " a"]
 ) -> tuple[Imagined, Float[Array, ""]]:
     """The model's mean next state, and its reward if the episode still runs."""
-    prediction = networks.dynamics(state.z, action.astype(state.z.dtype))
+    prediction = networks.dynamics(state.z, action)
     alive = state.alive * jax.nn.sigmoid(prediction.continues)
     return Imagined(prediction.mean, alive), state.alive * prediction.reward
 
@@ -96,19 +98,11 @@ def _actor_plan(networks: Networks, z: Float[Array, " d"], horizon: int) -> Floa
     for _ in range(horizon - 1):
         z = networks.dynamics(z, actions[-1]).mean
         actions.append(jnp.tanh(networks.actor(z)))
-    return jnp.stack(actions).astype(jnp.float32)
+    return jnp.stack(actions)
 
 
 def _explore(
-    action: Float[Array, " a"], std: Float[Array, " a"], policy: Policy, key: PRNGKeyArray
+    action: Float[Array, " a"], std: Float[Array, " a"], member: Acting, key: PRNGKeyArray
 ) -> Float[Array, " a"]:
-    std = jnp.maximum(std, policy.exploration_noise)
+    std = jnp.maximum(std, member.exploration_noise)
     return jnp.clip(action + std * jax.random.normal(key, action.shape), -1, 1)
-
-
-def _cast(networks: Networks, config: AgentConfig) -> Networks:
-    """The networks in the planner's arithmetic; scores are summed in float32 all the same."""
-    if config.planner.precision != "bfloat16":
-        return networks
-    cast: Networks = jax.tree.map(lambda x: x.astype(jnp.bfloat16), networks)
-    return cast

@@ -54,7 +54,7 @@ def init_population(
 
 
 def act(
-    state: AgentState,
+    state: AgentState | Policy,
     observation: Float[Array, "S o"] | Float[np.ndarray, "S o"],
     keys: Keys,
     config: AgentConfig,
@@ -65,7 +65,7 @@ def act(
     """Actions of all members, planning included.
 
     Args:
-        state: of the population.
+        state: of the population; its `policy` will do, and is cheaper to pass on.
         observation: one per member.
         keys: one per member; may stay the same if `step` changes.
         config: shared.
@@ -75,8 +75,9 @@ def act(
     Returns:
         Actions in [-1, 1] and the planner's statistics, one number per member.
     """
-    inputs = (state.policy, observation, keys, np.int32(step))
-    found: tuple[Array, Metrics] = _act(*inputs, config, explore, _mesh(state.step))
+    policy = state.policy if isinstance(state, AgentState) else state
+    inputs = (policy, observation, keys, np.int32(step))
+    found: tuple[Array, Metrics] = _act(*inputs, config, explore, _mesh(policy.leaves[0]))
     return found
 
 

@@ -1,7 +1,9 @@
 """One member's learning state, a pytree; `population` stacks it over members."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -88,12 +90,27 @@ class Scales(eqx.Module):
     q: Moments
 
 
-class Policy(eqx.Module):
-    """What acting needs of a member; few arrays are cheap to pass on."""
+class Acting(eqx.Module):
+    """What acting needs of a member."""
 
     networks: Networks
     observation: Moments
     exploration_noise: Float[Array, "*members"]
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["leaves"], meta_fields=["structure"])
+@dataclass(frozen=True)
+class Policy:
+    """What acting needs, as a flat list: taking nested modules apart costs more than passing it."""
+
+    leaves: Any  # a list of arrays, or of whatever JAX puts in their places
+    structure: Any
+
+    @property
+    def parts(self) -> Acting:
+        """The same with names."""
+        found: Acting = jax.tree.unflatten(self.structure, self.leaves)
+        return found
 
 
 class AgentState(eqx.Module):
@@ -109,7 +126,8 @@ class AgentState(eqx.Module):
     @property
     def policy(self) -> Policy:
         """The part that acts."""
-        return Policy(self.networks, self.scales.observation, self.settings.exploration_noise)
+        parts = Acting(self.networks, self.scales.observation, self.settings.exploration_noise)
+        return Policy(*jax.tree.flatten(parts))
 
 
 def optimisers(config: AgentConfig) -> dict[str, optax.GradientTransformation]:

@@ -89,6 +89,7 @@ class Trainer:
         self._ends = replays.end_columns(*self.spec)
         self._pending = np.zeros((members, width), np.float32)
         self._obs = env.obs
+        self._policy = state.policy
 
     @property
     def learns(self) -> bool:
@@ -115,13 +116,14 @@ class Trainer:
         acting = planned = None
         if self.learns:
             acting, planned = population.act(
-                self.state,
+                self._policy,
                 self._obs,
                 self.keys.act,
                 self.config.agent,
                 explore=True,
                 step=self.step_count,
             )
+            acting.copy_to_host_async()
         acted = self._now(timed, acting)
         self.learn(planned)
         learned = self._now(timed)
@@ -185,6 +187,7 @@ class Trainer:
         """Goes on where a snapshot was taken."""
         restored = restore_like(self._tree(), found.arrays)
         self.state, self.keys = restored["state"], restored["keys"]
+        self._policy = self.state.policy
         counters = dict(zip(("current_index", "is_full"), restored["replay"], strict=True))
         self.replay = with_rows(self.replay.replace(**counters), found.rows)
         for generator, words in zip(self._generators, restored["generators"], strict=True):
@@ -231,6 +234,7 @@ class Trainer:
                 agent.updates_per_step,
             )
             self.updates += agent.updates_per_step
+            self._policy = self.state.policy
         elif self.step_count:
             self.replay = population.add_packed(self.replay, step)
         if self.step_count:

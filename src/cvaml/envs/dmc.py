@@ -56,7 +56,8 @@ class DmcEnv:
 
         self._stage, self._sig = mjtStage.mjSTAGE_VEL.value, mjtState.mjSTATE_INTEGRATION.value
         models = [self._reference[task].physics.model.ptr for task in self.tasks]
-        self._batch = Batch(models[0], self.members, max(threads, 1), persistent=True)
+        workers = max(min(threads, self.members), 1)  # more would wake up for nothing
+        self._batch = Batch(models[0], self.members, workers, persistent=True)
         self._batch.set_models(models)  # the dog tasks' models differ in the floor's size
         reference = self._reference[self.tasks[0]]
         self._substeps = round(reference.control_timestep() / reference.physics.timestep())
