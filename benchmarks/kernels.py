@@ -24,7 +24,7 @@ from jaxlib import xla_client
 
 from cvaml.agent import population
 from cvaml.agent.config import override, preset
-from cvaml.agent.state import Spec
+from cvaml.agent.state import Flat, Spec, flat_policy
 from cvaml.agent.sums import Sums
 
 H200 = """
@@ -83,22 +83,22 @@ def main() -> None:
 def programs(config: Any, members: int, device: jax.Device) -> dict[str, Any]:
     """Functions that lower planning and the update for the device, from shapes alone."""
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), members))
-    state = jax.eval_shape(lambda k: population.init_population(k, config, DOG), keys)
+    state = jax.eval_shape(lambda k: Flat.of(population.init_population(k, config, DOG)), keys)
     replay = jax.eval_shape(lambda: population.init_replay(DOG, members, 100_000))
     sums = jax.eval_shape(lambda: Sums.start(members))
     step = jax.ShapeDtypeStruct((members, 2 * DOG.observation_size + DOG.action_size + 3), "f4")
     observation = jax.ShapeDtypeStruct((members, DOG.observation_size), jnp.float32)
     count = jax.ShapeDtypeStruct((), jnp.int32)
     _, planned = jax.eval_shape(
-        lambda state, *inputs: population._act(state.policy, *inputs, config, True, None),
-        *(state, observation, keys, count),
+        lambda *inputs: population._act(*inputs, config, True, None),
+        *(flat_policy(state), observation, keys, count),
     )
     there = jax.sharding.SingleDeviceSharding(device)
 
     def place(tree: Any) -> Any:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=there), tree)
 
-    acting = place((state.policy, observation, keys, count))
+    acting = place((flat_policy(state), observation, keys, count))
     learning = place((state, replay, sums, step, planned, keys))
     return {
         "planning": partial(population._act.lower, *acting, config, True, None),

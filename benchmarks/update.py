@@ -11,7 +11,7 @@ import numpy as np
 
 from cvaml.agent import population
 from cvaml.agent.config import preset
-from cvaml.agent.state import Spec
+from cvaml.agent.state import Flat, Spec, flat_policy
 
 
 def main() -> None:
@@ -41,7 +41,10 @@ def main() -> None:
             replay, observation, draw(options.action), draw(), running, running, observation
         )
     update = population._update.lower(state, replay, keys, config, 1, None).compile()
-    act = population._act.lower(state, observation, keys, np.int32(0), config, True, None).compile()
+    policy = flat_policy(Flat.of(state))
+    act = population._act.lower(
+        policy, observation, keys, np.int32(0), config, True, None
+    ).compile()
     print(f"{jax.devices()[0].device_kind}, {options.members} members, {options.preset} preset")
     times = []
     for _ in range(options.repeats + 1):
@@ -53,7 +56,8 @@ def main() -> None:
     times = []
     for step in range(options.repeats + 1):
         start = time.perf_counter()
-        jax.block_until_ready(act(state, observation, keys, np.int32(step)))
+        policy = flat_policy(Flat.of(state))
+        jax.block_until_ready(act(policy, observation, keys, np.int32(step)))
         times.append(time.perf_counter() - start)
     _report("plan", act, times[1:])
 

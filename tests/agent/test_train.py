@@ -174,7 +174,7 @@ def test_bad_loss_stops_the_run_and_names_it(tmp_path, monkeypatch):
 
     def poisoned(state, replay, sums, step, planned, *rest):
         # An array of planner statistics is summed next to the losses: a NaN among them is found.
-        bad = jnp.array([0.0, np.nan if int(state.step[0]) == 19 else 0.0])
+        bad = jnp.array([0.0, np.nan if int(state.tree.step[0]) == 19 else 0.0])
         return update(state, replay, sums, step, planned | {"loss/critic": bad}, *rest)
 
     monkeypatch.setattr(population, "add_and_update", poisoned)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.policy import act_member
-from cvaml.agent.state import AgentState, Policy
+from cvaml.agent.state import AgentState, Flat, Policy, flat_policy
 from cvaml.agent.train_config import TrainConfig
 from cvaml.envs import VectorEnv, make_env
 
@@ -19,7 +19,7 @@ MAX_STEPS = 10_000
 
 @partial(jax.jit, static_argnames=("config",))
 def greedy_actions(
-    policy: Policy,
+    policy: Flat[Policy],
     observation: Float[Array, "S E o"],
     keys: Key[Array, " S"],
     step: Array,
@@ -43,7 +43,7 @@ def greedy_actions(
         each = jax.random.split(jax.random.fold_in(key, step), episodes)
         return jax.vmap(lambda o, k: act_member(policy, o, k, config, explore=False)[0])(seen, each)
 
-    return jax.vmap(member)(policy, observation, keys)
+    return jax.vmap(member)(policy.tree, observation, keys)
 
 
 class Evaluator:
@@ -76,7 +76,7 @@ class Evaluator:
         """Plans once, so that the time of `returns` holds no compilation."""
         for half in self._halves:
             half.begin(keys)
-            half.plan(state, self.config.agent)
+            half.plan(flat_policy(Flat.of(state)), self.config.agent)
 
     def returns(
         self, state: AgentState, keys: Key[Array, " S"], steps: int = MAX_STEPS
@@ -88,16 +88,16 @@ class Evaluator:
             keys: one per member.
             steps: agent steps after which no end is waited for.
         """
-        agent = self.config.agent
+        agent, policy = self.config.agent, flat_policy(Flat.of(state))
         for number, half in enumerate(self._halves):
             half.begin(jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number))
-            half.plan(state, agent)
+            half.plan(policy, agent)
         for _ in range(steps):
             for half in self._halves:
                 if half.running.any():
                     half.step()
                 if half.running.any():
-                    half.plan(state, agent)
+                    half.plan(policy, agent)
             if not any(half.running.any() for half in self._halves):
                 break
         return np.concatenate([half.returns for half in self._halves], axis=1)
@@ -127,10 +127,11 @@ class _Half:
         self.keys, self.obs, self.count = keys, self.env.obs, 0
         self.returns, self.running = np.zeros(self.shape), np.ones(self.shape, bool)
 
-    def plan(self, state: AgentState, agent: AgentConfig) -> None:
+    def plan(self, policy: Flat[Policy], agent: AgentConfig) -> None:
         """Starts the computation of the next actions, without waiting for them."""
         seen = jnp.asarray(self.obs.reshape(*self.shape, -1))
-        self.actions = greedy_actions(state.policy, seen, self.keys, jnp.int32(self.count), agent)
+        self.actions = greedy_actions(policy, seen, self.keys, jnp.int32(self.count), agent)
+        self.actions.copy_to_host_async()
         self.count += 1
 
     def step(self) -> None:

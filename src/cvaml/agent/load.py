@@ -11,7 +11,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from cvaml.agent.evaluate import greedy_actions
 from cvaml.agent.population import init_population
-from cvaml.agent.state import AgentState, Spec
+from cvaml.agent.state import AgentState, Flat, Spec, flat_policy
 from cvaml.agent.train_config import Task, TrainConfig, from_settings
 from cvaml.losses import Variant
 from cvaml.runs.arrays import BrokenFileError, restore_like
@@ -59,8 +59,9 @@ class TrainedPopulation:
                 "each member; `member(i)` is a single one"
             )
         keys = jax.random.split(jax.random.key(0) if key is None else key, members)
+        policy = flat_policy(Flat.of(self.state))
         stacked = jnp.asarray(seen.reshape(members, 1, -1))
-        actions = greedy_actions(self.state.policy, stacked, keys, jnp.int32(0), self.config.agent)
+        actions = greedy_actions(policy, stacked, keys, jnp.int32(0), self.config.agent)
         return np.asarray(actions).reshape(*seen.shape[:-1], -1)
 
     def member(self, index: int) -> "TrainedPopulation":

@@ -10,7 +10,7 @@ from cvaml.agent.config import AgentConfig
 from cvaml.agent.networks import Networks, ValueHead, products, with_half_products
 from cvaml.agent.objective import Metrics, normalise, state_values
 from cvaml.agent.planner import plan
-from cvaml.agent.state import Acting, Policy
+from cvaml.agent.state import Policy
 
 
 class Imagined(NamedTuple):
@@ -44,16 +44,15 @@ def act_member(
         The action and the planner's statistics.
     """
     plan_key, noise_key = jax.random.split(key)
-    member = policy.parts
     with products(config.planner.precision):
-        networks = member.networks
+        networks = policy.networks
         if config.planner.precision == "float16":
             networks = with_half_products(networks)
-        z = networks.encoder(normalise(observation, member.observation, config))
+        z = networks.encoder(normalise(observation, policy.observation, config))
         if not config.plans:
             action = jnp.tanh(networks.actor(z))
             none = jnp.zeros(action.shape)
-            return _explore(action, none, member, noise_key) if explore else action, {}
+            return _explore(action, none, policy, noise_key) if explore else action, {}
         found = plan(
             plan_key,
             Imagined(z, jnp.ones(())),
@@ -66,7 +65,7 @@ def act_member(
         start = jnp.tanh(networks.actor(z))
     action = found.mean[0]
     if explore:
-        action = _explore(action, found.std[0], member, noise_key)
+        action = _explore(action, found.std[0], policy, noise_key)
     info = {
         "planner/entropy": found.entropy,
         "planner/spread": found.spread,
@@ -102,7 +101,7 @@ def _actor_plan(networks: Networks, z: Float[Array, " d"], horizon: int) -> Floa
 
 
 def _explore(
-    action: Float[Array, " a"], std: Float[Array, " a"], member: Acting, key: PRNGKeyArray
+    action: Float[Array, " a"], std: Float[Array, " a"], policy: Policy, key: PRNGKeyArray
 ) -> Float[Array, " a"]:
-    std = jnp.maximum(std, member.exploration_noise)
+    std = jnp.maximum(std, policy.exploration_noise)
     return jnp.clip(action + std * jax.random.normal(key, action.shape), -1, 1)

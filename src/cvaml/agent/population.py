@@ -21,7 +21,15 @@ from cvaml.agent.config import AgentConfig
 from cvaml.agent.metrics import diagnose_member
 from cvaml.agent.policy import act_member
 from cvaml.agent.replay import Replay
-from cvaml.agent.state import AgentState, Policy, Spec, init_member, member_settings
+from cvaml.agent.state import (
+    AgentState,
+    Flat,
+    Policy,
+    Spec,
+    flat_policy,
+    init_member,
+    member_settings,
+)
 from cvaml.agent.sums import Sums, add_metrics
 from cvaml.agent.update import update_member
 from cvaml.types import UserError
@@ -54,7 +62,7 @@ def init_population(
 
 
 def act(
-    state: AgentState | Policy,
+    state: AgentState | Flat[AgentState],
     observation: Float[Array, "S o"] | Float[np.ndarray, "S o"],
     keys: Keys,
     config: AgentConfig,
@@ -65,7 +73,7 @@ def act(
     """Actions of all members, planning included.
 
     Args:
-        state: of the population; its `policy` will do, and is cheaper to pass on.
+        state: of the population; flat, it is cheaper to pass on.
         observation: one per member.
         keys: one per member; may stay the same if `step` changes.
         config: shared.
@@ -75,7 +83,7 @@ def act(
     Returns:
         Actions in [-1, 1] and the planner's statistics, one number per member.
     """
-    policy = state.policy if isinstance(state, AgentState) else state
+    policy = flat_policy(state if isinstance(state, Flat) else Flat.of(state))
     inputs = (policy, observation, keys, np.int32(step))
     found: tuple[Array, Metrics] = _act(*inputs, config, explore, _mesh(policy.leaves[0]))
     return found
@@ -191,7 +199,7 @@ def add_packed(replay: Replay, step: Float[Array, "S p"] | Float[np.ndarray, "S 
 
 
 def add_and_update(
-    state: AgentState,
+    state: Flat[AgentState],
     replay: Replay,
     sums: Sums,
     step: Float[Array, "S p"] | Float[np.ndarray, "S p"],
@@ -199,7 +207,7 @@ def add_and_update(
     keys: Keys,
     config: AgentConfig,
     n_updates: int = 1,
-) -> tuple[AgentState, Replay, Sums]:
+) -> tuple[Flat[AgentState], Replay, Sums]:
     """Stores a step, updates, and sums the metrics, as one program with one copy to the device.
 
     Args:
@@ -216,8 +224,8 @@ def add_and_update(
         State, replay and sums afterwards.
     """
     inputs = (state, replay, sums, step, planned, keys)
-    found: tuple[AgentState, Replay, Sums] = _add_and_update(
-        *inputs, config, n_updates, _mesh(state.step)
+    found: tuple[Flat[AgentState], Replay, Sums] = _add_and_update(
+        *inputs, config, n_updates, _mesh(state.leaves[0])
     )
     return found
 
@@ -274,7 +282,7 @@ def _init_replay(spec: Spec, members: int, rows: int) -> Replay:
 
 @partial(jax.jit, static_argnames=("config", "explore", "mesh"))
 def _act(
-    policy: Policy,
+    policy: Flat[Policy],
     observation: Array,
     keys: Keys,
     step: Array,
@@ -284,7 +292,7 @@ def _act(
 ) -> tuple[Array, Metrics]:
     folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, step)
     one = partial(act_member, config=config, explore=explore)
-    found: tuple[Array, Metrics] = _over_members(one, mesh)(policy, observation, folded)
+    found: tuple[Array, Metrics] = _over_members(one, mesh)(policy.tree, observation, folded)
     return found
 
 
@@ -322,7 +330,7 @@ def _add(replay: Replay, step: Array, mesh: Mesh | None) -> Replay:
     donate_argnames=("state", "replay", "sums"),
 )
 def _add_and_update(
-    state: AgentState,
+    state: Flat[AgentState],
     replay: Replay,
     sums: Sums,
     step: Array,
@@ -331,7 +339,7 @@ def _add_and_update(
     config: AgentConfig,
     n_updates: int,
     mesh: Mesh | None,
-) -> tuple[AgentState, Replay, Sums]:
+) -> tuple[Flat[AgentState], Replay, Sums]:
     def member(
         state: AgentState,
         replay: Replay,
@@ -344,7 +352,5 @@ def _add_and_update(
         state, metrics = update_member(state, replay, key, config, n_updates)
         return state, replay, add_metrics(sums, metrics | planned, state.step)
 
-    found: tuple[AgentState, Replay, Sums] = _over_members(member, mesh)(
-        state, replay, sums, step, planned, keys
-    )
-    return found
+    new, replay, sums = _over_members(member, mesh)(state.tree, replay, sums, step, planned, keys)
+    return Flat.of(new), replay, sums

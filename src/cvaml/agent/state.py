@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,6 +16,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.networks import Critic, Networks, init_networks
 from cvaml.types import UserError
+
+Tree = TypeVar("Tree")
 
 
 class Spec(NamedTuple):
@@ -90,27 +92,12 @@ class Scales(eqx.Module):
     q: Moments
 
 
-class Acting(eqx.Module):
+class Policy(NamedTuple):
     """What acting needs of a member."""
 
     networks: Networks
     observation: Moments
     exploration_noise: Float[Array, "*members"]
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["leaves"], meta_fields=["structure"])
-@dataclass(frozen=True)
-class Policy:
-    """What acting needs, as a flat list: taking nested modules apart costs more than passing it."""
-
-    leaves: Any  # a list of arrays, or of whatever JAX puts in their places
-    structure: Any
-
-    @property
-    def parts(self) -> Acting:
-        """The same with names."""
-        found: Acting = jax.tree.unflatten(self.structure, self.leaves)
-        return found
 
 
 class AgentState(eqx.Module):
@@ -126,8 +113,40 @@ class AgentState(eqx.Module):
     @property
     def policy(self) -> Policy:
         """The part that acts."""
-        parts = Acting(self.networks, self.scales.observation, self.settings.exploration_noise)
-        return Policy(*jax.tree.flatten(parts))
+        return Policy(self.networks, self.scales.observation, self.settings.exploration_noise)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["leaves"], meta_fields=["structure"])
+@dataclass(frozen=True)
+class Flat(Generic[Tree]):
+    """A tree as the list of its arrays: where every step passes it on, taking nested modules
+    apart would cost more than the call."""
+
+    leaves: Any  # a list of arrays, or of whatever JAX puts in their places
+    structure: Any
+
+    @classmethod
+    def of(cls, tree: Tree) -> "Flat[Tree]":
+        """Takes a tree apart."""
+        return cls(*jax.tree.flatten(tree))
+
+    @property
+    def tree(self) -> Tree:
+        """The tree again."""
+        found: Tree = jax.tree.unflatten(self.structure, self.leaves)
+        return found
+
+
+def flat_policy(state: Flat[AgentState]) -> Flat[Policy]:
+    """The part of a flat state that acts, without putting it together."""
+    places = _policy_places(state.structure)
+    return Flat([state.leaves[place] for place in places.leaves], places.structure)
+
+
+@cache
+def _policy_places(structure: Any) -> Flat[Policy]:
+    numbered: AgentState = jax.tree.unflatten(structure, range(structure.num_leaves))
+    return Flat.of(numbered.policy)
 
 
 def optimisers(config: AgentConfig) -> dict[str, optax.GradientTransformation]:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key
 from cvaml.agent import population
 from cvaml.agent import replay as replays
 from cvaml.agent.snapshot import new_rows, with_rows
-from cvaml.agent.state import Spec
+from cvaml.agent.state import AgentState, Flat, Spec
 from cvaml.agent.sums import Sums, first_bad, means
 from cvaml.agent.train_config import TrainConfig
 from cvaml.envs import Step, VectorEnv
@@ -73,7 +73,7 @@ class Trainer:
             population.shard(x, devices) if len(devices) > 1 else jax.device_put(x, devices[0])
             for x in (state, replay, keys)
         )
-        self.state, self.replay, self.keys = state, replay, keys
+        self._state, self.replay, self.keys = Flat.of(state), replay, keys
         self.sums = self._no_sums()
         self.seconds = {"physics": 0.0, "planning": 0.0, "update": 0.0}
         self.step_count = self.updates = 0
@@ -89,7 +89,12 @@ class Trainer:
         self._ends = replays.end_columns(*self.spec)
         self._pending = np.zeros((members, width), np.float32)
         self._obs = env.obs
-        self._policy = state.policy
+
+    @property
+    def state(self) -> AgentState:
+        """Of the population."""
+        found: AgentState = self._state.tree
+        return found
 
     @property
     def learns(self) -> bool:
@@ -116,7 +121,7 @@ class Trainer:
         acting = planned = None
         if self.learns:
             acting, planned = population.act(
-                self._policy,
+                self._state,
                 self._obs,
                 self.keys.act,
                 self.config.agent,
@@ -186,8 +191,7 @@ class Trainer:
     def restore(self, found: Restored) -> None:
         """Goes on where a snapshot was taken."""
         restored = restore_like(self._tree(), found.arrays)
-        self.state, self.keys = restored["state"], restored["keys"]
-        self._policy = self.state.policy
+        self._state, self.keys = Flat.of(restored["state"]), restored["keys"]
         counters = dict(zip(("current_index", "is_full"), restored["replay"], strict=True))
         self.replay = with_rows(self.replay.replace(**counters), found.rows)
         for generator, words in zip(self._generators, restored["generators"], strict=True):
@@ -223,8 +227,8 @@ class Trainer:
         """Stores the step before, then updates on what is stored, without waiting for either."""
         agent, step = self.config.agent, self._pending
         if planned is not None:
-            self.state, self.replay, self.sums = population.add_and_update(
-                self.state,
+            self._state, self.replay, self.sums = population.add_and_update(
+                self._state,
                 self.replay,
                 self.sums,
                 step,
@@ -234,7 +238,6 @@ class Trainer:
                 agent.updates_per_step,
             )
             self.updates += agent.updates_per_step
-            self._policy = self.state.policy
         elif self.step_count:
             self.replay = population.add_packed(self.replay, step)
         if self.step_count:
@@ -262,7 +265,7 @@ class Trainer:
     def _now(self, settle: bool, acting: Array | None = None) -> float:
         """The time; where parts are told apart, once nothing is under way any more."""
         if settle:
-            jax.block_until_ready((self.state, acting))
+            jax.block_until_ready((self._state, acting))
         return time.perf_counter()
 
     def _random_action(self) -> Float[np.ndarray, "S a"]:
