@@ -28,12 +28,13 @@ def rows() -> Rows:
     return sample_member(jax.tree.map(lambda x: x[0], replay), jax.random.key(3), 32, 3)
 
 
-ALONE = {"aux": 0.0, "spread": 0.0, "reward": 0.0, "critic": 0.0, "pre_tanh": 0.0}
+ALONE = dict.fromkeys(("aux", "spread", "sigma_pull", "reward", "critic", "pre_tanh"), 0.0)
 CASES = {
     "full": {},
     "alone": ALONE,
     "nothing": ALONE | {"vaml": 0.0},
     "spread": ALONE | {"vaml": 0.0, "spread": 1.0},
+    "pulled": ALONE | {"vaml": 0.0, "sigma_pull": 1.0},
     "uncorrected": ALONE | {"correction": 0.0},
     "held": {"pre_tanh": 10.0},
 }
@@ -137,13 +138,15 @@ def test_the_correction_reaches_sigma_through_the_whole_loss(calibrated):
 
 def test_ablations_leave_out_what_they_name(rows):
     value_free = {"loss/critic", "loss/actor"}
-    model = {"loss/reward", "loss/continuation"}
+    model = {"loss/reward", "loss/continuation", "loss/sigma_pull"}
     auxiliary = {"loss/aux", "loss/spread"}
     everything = {"loss/vaml"} | auxiliary | model | value_free
     assert loss_names(tiny("cvaml-1-0"), rows) == everything
     assert loss_names(tiny("cvaml-1-0+noaux"), rows) == everything - auxiliary
     assert loss_names(tiny("aux-only"), rows) == everything - {"loss/vaml"}
     assert loss_names(tiny("td3"), rows) == value_free
+    deterministic = tiny("vaml-1-0", "deterministic")
+    assert loss_names(deterministic, rows) == everything - {"loss/sigma_pull"}
     grads, _ = gradients(tiny("td3"), rows)["full"]
     assert size(grads.dynamics) == 0
     assert size(grads.encoder) > 0
@@ -167,6 +170,36 @@ def test_the_spread_penalty_is_the_encoders_alone(calibrated):
     assert metrics["loss/spread"] > 0
     assert size(grads.encoder) > 0 == size(grads.dynamics) == size(grads.critics)
     assert size(grads.actor) == size(nothing.actor)
+
+
+def test_the_pull_of_sigma_is_the_models_and_not_the_means(calibrated):
+    grads, metrics = calibrated["pulled"]
+    nothing, _ = calibrated["nothing"]
+    assert metrics["loss/sigma_pull"] > 0
+    assert size(grads.dynamics.log_std) > 0 < size(grads.encoder)
+    assert size(grads.dynamics.mean) == size(grads.dynamics.outcome) == size(grads.critics) == 0
+    assert size(grads.actor) == size(nothing.actor)
+
+
+def test_sigma_is_pulled_to_its_start_however_far_it_is(rows):
+    config = tiny("cvaml-1-0", network__log_std_init=-2.0)
+    rows = jax.tree.map(lambda x: x[:, : config.sequence_length], rows)
+    each = settings(config, **(ALONE | {"vaml": 0.0, "sigma_pull": 1.0}))
+    state = init_member(jax.random.key(0), config, SPEC, each)
+    head = state.networks.dynamics.log_std
+
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    def pulled(distance):
+        moved = type(head)(0 * head.weight, head.bias + distance)
+        networks = eqx.tree_at(lambda n: n.dynamics.log_std, state.networks, moved)
+        args = state, rows, jax.random.key(1), config
+        grads, (metrics, _) = jax.grad(objective, has_aux=True)(networks, *args)
+        return metrics["loss/sigma_pull"], jnp.sum(grads.dynamics.log_std.bias)
+
+    assert pulled(0.0) == (0.0, 0.0)
+    # 30 beyond the start the sigmoid's slope is 0 in float32.
+    for distance in (-30.0, 1.0, 30.0):
+        assert pulled(distance) == pytest.approx((distance**2, 2 * distance), rel=1e-4)
 
 
 def test_the_spread_penalty_counts_halvings_below_the_floor():

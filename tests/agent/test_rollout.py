@@ -25,7 +25,8 @@ class Chain(Dynamics):
     def __call__(self, z, action):
         mean = self.slope * jnp.broadcast_to(z, jnp.broadcast_shapes(z.shape, action.shape))
         mean = mean + jnp.broadcast_to(action, mean.shape)
-        return Prediction(mean, jnp.full(mean.shape, jnp.log(S)), mean[..., 0], mean[..., 0])
+        log_std = jnp.full(mean.shape, jnp.log(S))
+        return Prediction(mean, log_std, mean[..., 0], mean[..., 0], log_std)
 
 
 def chain_rollout(m, k, batch=1, stochastic=True, slope=A):

@@ -30,7 +30,8 @@ class Detour(Dynamics):
 
     def __call__(self, z, action):
         reward = -0.2 * jnp.square(action + 0.5) - jnp.square(z - 0.5)
-        return Prediction(action, jnp.zeros_like(action), reward[..., 0], jnp.array(100.0))
+        zero = jnp.zeros_like(action)
+        return Prediction(action, zero, reward[..., 0], jnp.array(100.0), zero)
 
 
 class Still(Actor):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,12 @@ class NetworkConfig:
     """Upper bound of it."""
     log_std_init: float = -3.0
     """Its value at the start, strictly between the bounds."""
+
+    @property
+    def raw_log_std_init(self) -> float:
+        """What the head returns at the start, before the sigmoid that keeps the bounds."""
+        share = (self.log_std_init - self.log_std_min) / (self.log_std_max - self.log_std_min)
+        return math.log(share / (1 - share))
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,9 @@ class LossConfig:
     likelihood gains nothing more from encodings that shrink."""
     spread_floor: float = 0.1
     """Least spread of the encodings: mean over dimensions of the standard deviation in a batch."""
+    sigma_pull: float = 0.001
+    """Weight of the mean squared distance of the log-std head from its start, before the sigmoid;
+    without a likelihood nothing else holds σ."""
     aux_reduction: Literal["mean", "sum"] = "mean"
     """Over the latent dimensions; `preset` takes the mean for Gaussian, the sum otherwise."""
     multistep_aux: Literal["bound", "mixture"] = "bound"
@@ -302,8 +312,8 @@ def validate(config: AgentConfig) -> None:
     not_negative = (
         *(f"optim.{name}_rate" for name in ("encoder", "model", "critic", "actor")),
         *(f"loss.{name}" for name in ("vaml", "aux", "reward", "critic", "correction", "spread")),
-        *("loss.pre_tanh", "loss.target_noise", "loss.target_noise_clip", "exploration_noise"),
-        *("random_steps", "network.value_prior"),
+        *("loss.pre_tanh", "loss.sigma_pull", "loss.target_noise", "loss.target_noise_clip"),
+        *("exploration_noise", "random_steps", "network.value_prior"),
     )
     for key in not_negative:
         _check(key, _get(config, key), _get(config, key) >= 0, "at least 0")

@@ -20,6 +20,7 @@ METRICS: dict[str, str] = {
     "loss/vaml": "Value-aware loss, in units of the value scale; may be negative.",
     "loss/aux": "Auxiliary latent loss.",
     "loss/spread": "How far the encodings' spread lies below its floor, as a logarithm.",
+    "loss/sigma_pull": "Mean squared distance of the log-std head from its start.",
     "loss/reward": "Squared reward error, in units of the reward scale.",
     "loss/continuation": "Binary cross-entropy of whether the episode goes on.",
     "loss/critic": "Mean of both critics' TD losses (cross-entropy, or squared error).",

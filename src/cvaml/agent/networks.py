@@ -71,6 +71,8 @@ class Prediction(NamedTuple):
     """Predicted reward."""
     continues: Float[Array, "*n"]
     """Logit of the probability that the episode does not terminate."""
+    raw_log_std: Float[Array, "*n d"]
+    """The log-std head's output before its sigmoid."""
 
 
 class Encoder(eqx.Module):
@@ -104,12 +106,14 @@ class Dynamics(eqx.Module):
         """The prediction; `z` and `action` broadcast against each other."""
         hidden = self.second(self.first(z, action))
         outcome = self.outcome(self.outcome_hidden(hidden))
+        raw = self.log_std(hidden)
         low, high = self.bounds
         return Prediction(
             mean=latent_norm(self.mean(hidden), self.norm, self.group),
-            log_std=low + (high - low) * jax.nn.sigmoid(self.log_std(hidden)),
+            log_std=low + (high - low) * jax.nn.sigmoid(raw),
             reward=outcome[..., 0],
             continues=outcome[..., 1],
+            raw_log_std=raw,
         )
 
 
@@ -268,9 +272,8 @@ def init_networks(
     widest = max(width, latent, observation_size) + action_size
     draws = _Draws(key, 14 * (widest + 1) * max(width, latent, net.bins))
     norm, group = net.latent_norm, net.simnorm_size
-    share = (net.log_std_init - net.log_std_min) / (net.log_std_max - net.log_std_min)
     log_std = draws.linear(width, latent, 0.1)
-    log_std = Linear(log_std.weight, jnp.full(latent, np.float32(np.log(share / (1 - share)))))
+    log_std = Linear(log_std.weight, jnp.full(latent, np.float32(net.raw_log_std_init)))
     critics = [_critic(draws, net, action_size) for _ in range(2)]
     return Networks(
         encoder=Encoder(

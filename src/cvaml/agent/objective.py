@@ -6,7 +6,7 @@ Stop-gradients decide who learns from what:
 |---|---|---|---|---|
 | value-aware, b = 0 | yes | yes | - | - |
 | value-aware, b >= 1 | yes | yes | yes | - |
-| auxiliary, reward, continuation | yes | yes | - | - |
+| auxiliary, reward, continuation, pull of σ | yes | yes | - | - |
 | TD, real rows | yes | - | yes | - |
 | TD, model rows | - | - | yes | - |
 | actor | - | - | - | yes |
@@ -178,7 +178,7 @@ def look(
 def model_loss(
     view: View, key: PRNGKeyArray, config: AgentConfig
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Value-aware, auxiliary, reward and continuation loss of the latent model, weighted."""
+    """Value-aware, auxiliary, reward and continuation loss of the model, and its penalties."""
     variant, settings = config.variant, view.state.settings
     total: Float[Array, ""] = jnp.zeros(())
     metrics: Metrics = {}
@@ -202,6 +202,12 @@ def model_loss(
         shrunk = spread_penalty(view.z, config.loss.spread_floor)
         metrics |= {"loss/aux": aux, "loss/spread": shrunk}
         total = total + settings.aux * aux + settings.spread * shrunk
+    if config.stochastic:
+        # Before the sigmoid, whose slope at the bounds is too small to lead back from there.
+        away = trajectories.first.raw_log_std - config.network.raw_log_std_init
+        pull = jnp.mean(jnp.square(away))
+        metrics["loss/sigma_pull"] = pull
+        total = total + settings.sigma_pull * pull
     rewards = reward_errors(trajectories, view.rows.reward[:, :m], view.reward_scale)
     reward = _weighted_mean(rewards, exists)
     ends = continuation_losses(trajectories, view.rows.terminated[:, :m])

@@ -42,6 +42,8 @@ class MemberSettings(eqx.Module):
     """Factor of the variance correction."""
     spread: Float[Array, ""]
     """Weight of the penalty on encodings that shrink."""
+    sigma_pull: Float[Array, ""]
+    """Weight of the pull of σ towards its start."""
     pre_tanh: Float[Array, ""]
     """Weight of the actor's pre-tanh penalty."""
     learning_rate: Float[Array, ""]
@@ -210,6 +212,7 @@ def member_settings(
         "critic": loss.critic,
         "correction": loss.correction,
         "spread": loss.spread,
+        "sigma_pull": loss.sigma_pull,
         "pre_tanh": loss.pre_tanh,
         "learning_rate": 1.0,
         "polyak": config.optim.polyak,
