@@ -23,7 +23,8 @@ from jax.experimental import topologies
 from jaxlib import xla_client
 
 from cvaml.agent import population
-from cvaml.agent.config import override, preset
+from cvaml.agent.config import preset
+from cvaml.agent.config_text import override
 from cvaml.agent.state import Flat, Spec, flat_policy
 from cvaml.agent.sums import Sums
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from cvaml.agent.config import override, preset
+from cvaml.agent.config import preset
+from cvaml.agent.config_text import override
 from cvaml.agent.load import load
 from cvaml.agent.train import train
 from cvaml.agent.train_config import TrainConfig

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from cvaml.agent import population
-from cvaml.agent.config import AgentConfig, override, preset
+from cvaml.agent.config import AgentConfig, preset
+from cvaml.agent.config_text import override
 from cvaml.agent.state import Spec
 
 TINY = {

@@ -4,7 +4,8 @@ import json
 import pytest
 from agent_cases import tiny
 
-from cvaml.agent.config import AgentConfig, describe, from_description, override, preset
+from cvaml.agent.config import AgentConfig, preset
+from cvaml.agent.config_text import describe, from_description, override
 from cvaml.types import UserError
 
 

@@ -6,7 +6,7 @@ from agent_cases import tiny
 
 from cvaml.agent.config import NetworkConfig, preset
 from cvaml.agent.networks import ValueHead, init_networks, latent_norm, mish, standardise
-from cvaml.agent.objective import q_values
+from cvaml.agent.view import q_values
 
 
 def test_mish_and_standardise_with_their_gradients(x64):

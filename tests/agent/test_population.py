@@ -12,7 +12,8 @@ import pytest
 from agent_cases import filled, keys, tiny
 
 from cvaml.agent import population
-from cvaml.agent.config import override, preset
+from cvaml.agent.config import preset
+from cvaml.agent.config_text import override
 from cvaml.agent.metrics import METRICS
 from cvaml.agent.state import Spec, init_member, member_settings
 from cvaml.agent.update import _step

@@ -8,8 +8,8 @@ from agent_cases import keys, tiny
 
 from cvaml.agent import population
 from cvaml.agent.networks import ValueHead
-from cvaml.agent.objective import normalise, state_values
 from cvaml.agent.state import Spec
+from cvaml.agent.view import normalise, state_values
 
 GAMMA = 0.9
 CONFIG = tiny(

@@ -4,13 +4,15 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from agent_cases import filled, tiny
 from test_objective import Identity
 
 from cvaml.agent.networks import Actor, Dynamics, Networks, Prediction
+from cvaml.agent.objective import objective, td_targets
 from cvaml.agent.policy import act_member
-from cvaml.agent.replay import sample_member
+from cvaml.agent.replay import Rows, sample_member, sequence_masks
 from cvaml.agent.state import Spec, init_member, member_settings
 from cvaml.agent.update import learn
 
@@ -116,3 +118,53 @@ def test_two_steps_last_and_uniform_weights_differ():
         assert uniform[name] != pytest.approx(last[name], rel=0.01)
     assert uniform["loss/reward"] == pytest.approx(last["loss/reward"], rel=1e-4)
     assert largest_difference(networks.dynamics, others.dynamics) > 1e-4
+
+
+def test_td_targets_bootstrap_where_the_episode_allows():
+    """Worked by hand: rewards 1, 2, 3, values 10, 20, 30 of the states 1 to 3, discount 1/2."""
+    wanted = {
+        "goes on": 1 + 2 / 2 + 3 / 4 + 30 / 8,
+        "truncated at state 2": 1 + 2 / 2 + 20 / 4,
+        "truncated at state 1": 1 + 10 / 2,
+        "terminates at state 3": 1 + 2 / 2 + 3 / 4,
+        "terminates at state 2": 1 + 2 / 2,
+        "terminates at state 1": 1,
+    }
+    terminated, final = np.zeros((6, 4), bool), np.zeros((6, 4), bool)
+    final[1, 2] = final[2, 1] = True
+    for row, step in ((3, 2), (4, 1), (5, 0)):
+        terminated[row, step] = final[row, step + 1] = True
+    reward = np.tile(np.float32([1, 2, 3, 0]), (6, 1))
+    nothing = np.zeros((6, 4, 3)), np.zeros((6, 4, 2))
+    rows = Rows(*(jnp.asarray(x) for x in (*nothing, reward, terminated, final)))
+    values = jnp.tile(jnp.array([10.0, 20.0, 30.0]), (6, 1))
+    found = jax.jit(lambda r, v: td_targets(r, sequence_masks(r), v, 0.5))(rows, values)
+    np.testing.assert_allclose(found, list(wanted.values()))
+    one = td_targets(rows, sequence_masks(rows), values[:, :1], 0.5)
+    np.testing.assert_allclose(one, [6, 6, 6, 6, 6, 1])
+    # Fewer sequences than rows: the critics' last rows are the model's.
+    np.testing.assert_allclose(
+        td_targets(rows, sequence_masks(rows), values[:2], 0.5), list(wanted.values())[:2]
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_td_steps_sum_so_many_rewards(noise):
+    """Fresh critics value everything at 0, so a target is the sum of its rewards."""
+    config = tiny("td3", real_fraction=1.0, loss__td_steps=3, loss__target_noise=noise)
+    assert config.sequence_length == 4
+    settings = jax.tree.map(lambda x: x[0], member_settings(config, 1))
+    state = init_member(jax.random.key(0), config, SPEC, settings)
+    replay = filled(SPEC, 1, 40, episode=10, reward=lambda o, a: np.ones(len(a)))
+    rows = sample_member(jax.tree.map(lambda x: x[0], replay), jax.random.key(0), 64, 4)
+    quick = {"xla_backend_optimization_level": 0}
+    run = jax.jit(
+        lambda s: objective(s.networks, s, rows, jax.random.key(1), config)[1][0],
+        compiler_options=quick,
+    )
+    metrics = run(state)
+    exists = np.asarray(sequence_masks(rows).exists)
+    steps = exists[:, 1:].sum(axis=1)[exists[:, 1]]
+    assert set(steps) == {1, 2, 3}
+    wanted = np.mean([sum(0.99**t for t in range(n)) for n in steps])
+    assert metrics["target_mean"] == pytest.approx(wanted, rel=1e-4)

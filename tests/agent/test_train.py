@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from cvaml.agent import population
-from cvaml.agent.config import override, preset
+from cvaml.agent.config import preset
+from cvaml.agent.config_text import override
 from cvaml.agent.evaluate import Evaluator
 from cvaml.agent.load import load
 from cvaml.agent.sums import NotFiniteError

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import pytest
 
 from cvaml import UserError
-from cvaml.agent.config import override, preset
+from cvaml.agent.config import preset
+from cvaml.agent.config_text import override
 from cvaml.agent.flops import count_flops
 from cvaml.agent.train_config import train_preset
 from cvaml.experiments import bench

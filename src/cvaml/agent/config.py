@@ -1,10 +1,9 @@
-"""What an agent is: frozen dataclasses, two presets, and `--set key=value`."""
+"""What an agent is: frozen dataclasses and two presets."""
 
 import dataclasses
-import difflib
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -129,6 +128,8 @@ class LossConfig:
     """For m > 1: mean of the k single-sample bounds, or the log-mean-exp over the k samples."""
     step_weights: Literal["last", "uniform"] = "last"
     """For m > 1: compare step m only, as the paper, or average over steps 1 to m."""
+    td_steps: int = 3
+    """Rewards of real steps in a TD target before it bootstraps; fewer where the episode ends."""
     value_scale: Literal["running", "raw"] = "running"
     """Divide values by max(1, their running standard deviation), or leave them in raw units."""
     target_noise: float = 0.0
@@ -189,8 +190,8 @@ class AgentConfig:
 
     @property
     def sequence_length(self) -> int:
-        """Rows of a replayed sequence: m + b + 1 states."""
-        return self.variant.m + self.variant.b + 1
+        """Rows of a replayed sequence: m + b + 1 states, or more if a TD target needs them."""
+        return max(self.variant.m + self.variant.b, self.loss.td_steps) + 1
 
 
 def preset(
@@ -210,8 +211,8 @@ def preset(
     Raises:
         UserError: an unknown name, or a variant that does not fit.
     """
-    _check_choice("preset", name, get_args(Preset))
-    _check_choice("model", model, get_args(ModelKind))
+    check_choice("preset", name, get_args(Preset))
+    check_choice("model", model, get_args(ModelKind))
     deterministic = model == "deterministic"
     base = AgentConfig(
         variant=fit_variant(variant, "agent", k, deterministic),
@@ -235,80 +236,27 @@ def preset(
     )
 
 
-def override(config: AgentConfig, settings: Mapping[str, str]) -> AgentConfig:
-    """Applies `key=value` settings given as text.
-
-    Args:
-        config: where to start.
-        settings: dotted field names to texts, for instance `{"planner.horizon": "2"}`.
-
-    Returns:
-        The changed configuration, validated.
-
-    Raises:
-        UserError: an unknown key, with the nearest known one, or a value that does not fit.
-    """
-    known = dict(_fields(config))
-    changes: dict[str, Any] = {}
-    for key, text in settings.items():
-        if key not in known:
-            near = _nearest(key, list(known))
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise UserError(f"unknown setting {key!r}{hint} (allowed are {', '.join(known)})")
-        if key == "variant":
-            model = settings.get("model", config.model)
-            changes[key] = fit_variant(text, "agent", deterministic=model == "deterministic")
-        else:
-            changes[key] = _parse(key, text, known[key])
-    return _replaced(config, changes)
-
-
-def describe(config: AgentConfig) -> dict[str, Any]:
-    """The configuration as JSON values; the variant as its name, with k."""
-    found = {name: getattr(config, name) for name in (f.name for f in dataclasses.fields(config))}
-    described = {
-        name: dataclasses.asdict(value)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type)
-        else value
-        for name, value in found.items()
-        if name != "variant"
-    }
-    return {"variant": config.variant.name, "k": config.variant.k, **described}
-
-
-def from_description(described: Mapping[str, Any]) -> AgentConfig:
-    """The configuration `describe` wrote down; a custom variant must be put back by hand."""
-    parts: dict[str, type] = {
-        "network": NetworkConfig,
-        "planner": PlannerConfig,
-        "optim": OptimConfig,
-        "loss": LossConfig,
-    }
-    values = {
-        name: parts[name](**value) if name in parts else value
-        for name, value in described.items()
-        if name not in ("variant", "k")
-    }
-    baseline = described["variant"] in ("aux-only", "td3")
-    found = variant(described["variant"], None if baseline else described["k"])
-    return AgentConfig(variant=found, **values)
-
-
 def validate(config: AgentConfig) -> None:
     """Raises UserError naming the first value that makes no sense."""
     network, planner, loss = config.network, config.planner, config.loss
-    for key, kind in _fields(config):
+    for key, kind in setting_types(config):
         value = _get(config, key)
         if get_origin(kind) is Literal:
-            _check_choice(key, value, get_args(kind))
+            check_choice(key, value, get_args(kind))
     positive = (
         *("network.width", "network.latent", "network.simnorm_size", "network.value_limit"),
         *("planner.horizon", "planner.iterations", "planner.temperature", "planner.std_min"),
         *("planner.elites", "optim.clip", "optim.epsilon", "optim.actor_epsilon"),
-        *("loss.spread_floor", "loss.actor_delay", "batch_size", "updates_per_step"),
+        *(
+            "loss.spread_floor",
+            "loss.actor_delay",
+            "loss.td_steps",
+            "batch_size",
+            "updates_per_step",
+        ),
     )
     for key in positive:
-        _check(key, _get(config, key), _get(config, key) > 0, "above 0")
+        check(key, _get(config, key), _get(config, key) > 0, "above 0")
     not_negative = (
         *(f"optim.{name}_rate" for name in ("encoder", "model", "critic", "actor")),
         *(f"loss.{name}" for name in ("vaml", "aux", "reward", "critic", "correction", "spread")),
@@ -316,20 +264,20 @@ def validate(config: AgentConfig) -> None:
         *("exploration_noise", "random_steps", "network.value_prior"),
     )
     for key in not_negative:
-        _check(key, _get(config, key), _get(config, key) >= 0, "at least 0")
-    _check("discount", config.discount, 0 <= config.discount < 1, "in [0, 1)")
-    _check("real_fraction", config.real_fraction, 0 < config.real_fraction <= 1, "in (0, 1]")
-    _check("optim.polyak", config.optim.polyak, 0 < config.optim.polyak <= 1, "in (0, 1]")
-    _check("network.bins", network.bins, network.bins >= 3 and network.bins % 2 == 1, "odd, >= 3")
+        check(key, _get(config, key), _get(config, key) >= 0, "at least 0")
+    check("discount", config.discount, 0 <= config.discount < 1, "in [0, 1)")
+    check("real_fraction", config.real_fraction, 0 < config.real_fraction <= 1, "in (0, 1]")
+    check("optim.polyak", config.optim.polyak, 0 < config.optim.polyak <= 1, "in (0, 1]")
+    check("network.bins", network.bins, network.bins >= 3 and network.bins % 2 == 1, "odd, >= 3")
     if network.latent_norm == "simnorm":
         divides = network.latent % network.simnorm_size == 0
-        _check("network.simnorm_size", network.simnorm_size, divides, "a divisor of network.latent")
+        check("network.simnorm_size", network.simnorm_size, divides, "a divisor of network.latent")
     inside = network.log_std_min < network.log_std_init < network.log_std_max
-    _check("network.log_std_init", network.log_std_init, inside, "between its bounds")
+    check("network.log_std_init", network.log_std_init, inside, "between its bounds")
     enough = planner.elites <= planner.samples
-    _check("planner.elites", planner.elites, enough, "at most planner.samples")
+    check("planner.elites", planner.elites, enough, "at most planner.samples")
     ordered = planner.std_min <= planner.std_max
-    _check("planner.std_max", planner.std_max, ordered, "at least planner.std_min")
+    check("planner.std_max", planner.std_max, ordered, "at least planner.std_min")
     if config.variant.correction != "none" and not config.stochastic:
         raise UserError(
             f"variant {config.variant.name!r} corrects a sampling variance that a deterministic "
@@ -341,67 +289,30 @@ def validate(config: AgentConfig) -> None:
         raise UserError("loss.multistep_aux = 'mixture' needs a stochastic model")
 
 
-def _check(key: str, value: object, holds: bool, allowed: str) -> None:
+def check(key: str, value: object, holds: bool, allowed: str) -> None:
+    """Raises UserError naming the setting, its value and what is allowed, unless it holds."""
     if not holds:
         raise UserError(f"{key} must be {allowed}, got {value!r}")
 
 
-def _check_choice(key: str, value: str, allowed: tuple[str, ...]) -> None:
-    _check(key, value, value in allowed, f"one of {', '.join(map(repr, allowed))}")
+def check_choice(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    """The same for one of several words."""
+    check(key, value, value in allowed, f"one of {', '.join(map(repr, allowed))}")
 
 
-def _fields(config: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def setting_types(config: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted names and types of every setting."""
     hints = get_type_hints(type(config))
     for item in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, item.name)
         nested = dataclasses.is_dataclass(value) and not isinstance(value, Variant)
         if nested:
-            yield from _fields(value, f"{prefix}{item.name}.")
+            yield from setting_types(value, f"{prefix}{item.name}.")
         else:
             yield prefix + item.name, hints[item.name]
-
-
-def _nearest(key: str, known: list[str]) -> str | None:
-    """The known name whose whole, or whose part after the dot, is most like the key."""
-
-    def likeness(name: str) -> float:
-        pairs = ((key, name), (key.rpartition(".")[2], name.rpartition(".")[2]))
-        return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
-
-    best = max(known, key=likeness)
-    return best if likeness(best) >= 0.75 else None
 
 
 def _get(config: object, key: str) -> Any:
     for name in key.split("."):
         config = getattr(config, name)
     return config
-
-
-def _parse(key: str, text: str, kind: Any) -> object:
-    """The text as a value of the field's type."""
-    if get_origin(kind) is Literal:
-        _check_choice(key, text, get_args(kind))
-        return text
-    words = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
-    if kind is bool:
-        _check(key, text, text.lower() in words, "true or false")
-        return words[text.lower()]
-    try:
-        return kind(text)
-    except ValueError:
-        wanted = {int: "an integer", float: "a number"}.get(kind, str(kind))
-        raise UserError(f"{key} must be {wanted}, got {text!r}") from None
-
-
-def _replaced(config: AgentConfig, changes: Mapping[str, Any]) -> AgentConfig:
-    """All changes at once, so that no intermediate configuration is validated."""
-    top: dict[str, Any] = {key: value for key, value in changes.items() if "." not in key}
-    parts: dict[str, dict[str, Any]] = {}
-    for key, value in changes.items():
-        if "." in key:
-            part, name = key.split(".")
-            parts.setdefault(part, {})[name] = value
-    top |= {part: replace(getattr(config, part), **values) for part, values in parts.items()}
-    return replace(config, **top)

@@ -6,10 +6,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.networks import ValueHead
-from cvaml.agent.objective import Metrics, View, look, state_values, value_aware_targets
+from cvaml.agent.objective import Metrics, value_aware_targets
 from cvaml.agent.replay import Replay, sample_member
 from cvaml.agent.rollout import rollout
 from cvaml.agent.state import AgentState
+from cvaml.agent.view import View, look, state_values
 from cvaml.losses import cvaml_loss, gaussian_entropy
 
 ERROR_SAMPLES = 16

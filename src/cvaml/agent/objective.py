@@ -19,54 +19,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
-from cvaml.agent.networks import Actor, Critic, Networks, ValueHead
-from cvaml.agent.replay import Masks, Rows, sequence_masks
-from cvaml.agent.rollout import (
-    auxiliary,
-    continuation_losses,
-    reward_errors,
-    rollout,
-    sample,
-)
-from cvaml.agent.state import AgentState, Moments
+from cvaml.agent.networks import Networks, ValueHead
+from cvaml.agent.replay import Masks, Rows
+from cvaml.agent.rollout import auxiliary, continuation_losses, reward_errors, rollout
+from cvaml.agent.state import AgentState
+from cvaml.agent.view import View, look, q_values, state_values, stop
 from cvaml.losses import value_targets
 
-stop = jax.lax.stop_gradient
 Metrics = dict[str, Float[Array, ""]]
-
-
-class Imagined(NamedTuple):
-    """Model steps that replace the last real transitions of the critics' batch."""
-
-    reward: Float[Array, " n"]
-    continues: Float[Array, " n"]
-    """Probability that the episode goes on."""
-    successor: Float[Array, "n d"]
-    values: Float[Array, "2 n"]
-    """Of the successors, by both target critics."""
-
-
-class View(NamedTuple):
-    """One batch as the networks see it, shared by all losses."""
-
-    networks: Networks
-    state: AgentState
-    rows: Rows
-    masks: Masks
-    z: Float[Array, "batch d"]
-    """Encodings of the first states, with gradient."""
-    before_tanh: Float[Array, "batch a"]
-    """The actor's output there, with gradient to the actor only."""
-    later: Float[Array, "batch T d"]
-    """Encodings of the states after them, stopped."""
-    later_values: Float[Array, "2 batch T"]
-    """Their values by both target critics, stopped."""
-    imagined: Imagined
-    """On-policy steps of the model from the last states of the batch, stopped."""
-    value_scale: Float[Array, ""]
-    """Unit of values in the losses."""
-    reward_scale: Float[Array, ""]
-    """Unit of rewards in the losses."""
 
 
 class Statistics(NamedTuple):
@@ -78,31 +38,6 @@ class Statistics(NamedTuple):
     q: tuple[Float[Array, " batch"], Float[Array, " batch"]]
 
 
-def normalise(
-    observation: Float[Array, "*n o"], moments: Moments, config: AgentConfig
-) -> Float[Array, "*n o"]:
-    """Observations in running standard deviations, at most 10; unchanged if switched off."""
-    if not config.network.observation_norm:
-        return observation
-    mean = jnp.broadcast_to(moments.mean, observation.shape)
-    std = jnp.broadcast_to(jnp.sqrt(moments.variance + 1e-4), observation.shape)
-    return jnp.clip((observation - mean) / std, -10, 10)
-
-
-def q_values(
-    critics: Critic, z: Float[Array, "*n d"], action: Float[Array, "*n a"], head: ValueHead
-) -> Float[Array, "2 *n"]:
-    """Both critics' values."""
-    return head.decode(jax.vmap(lambda critic: critic(z, action))(critics))
-
-
-def state_values(
-    critics: Critic, actor: Actor, z: Float[Array, "*n d"], head: ValueHead
-) -> Float[Array, "2 *n"]:
-    """V(z) = Q(z, π(z)) of both critics; the gradient reaches z also through π, never π itself."""
-    return q_values(critics, z, jnp.tanh(stop(actor)(z)), head)
-
-
 def objective(
     networks: Networks, state: AgentState, rows: Rows, key: PRNGKeyArray, config: AgentConfig
 ) -> tuple[Float[Array, ""], tuple[Metrics, Statistics]]:
@@ -111,7 +46,7 @@ def objective(
     Args:
         networks: what the gradient is taken of.
         state: everything else of the member; never differentiated.
-        rows: `[batch, m + b + 1]` sequences.
+        rows: `[batch, config.sequence_length]` sequences.
         key: for the model's samples and the target noise.
         config: static.
 
@@ -133,46 +68,6 @@ def objective(
     )
     total = model + state.settings.critic * critic + actor
     return total, (model_metrics | critic_metrics | actor_metrics, statistics)
-
-
-def look(
-    networks: Networks, state: AgentState, rows: Rows, key: PRNGKeyArray, config: AgentConfig
-) -> View:
-    """Encodes a batch, steps the model on-policy, and evaluates all later states at once."""
-    observation = normalise(rows.observation, state.scales.observation, config)
-    z = networks.encoder(observation[:, 0])
-    later = stop(networks.encoder(observation[:, 1:]))
-    before_tanh = networks.actor(stop(z))
-    batch, steps = later.shape[:2]
-    imagined = round((1 - config.real_fraction) * batch) if config.variant.has_model else 0
-    start = stop(z[batch - imagined :])
-    step = stop(networks.dynamics(start, jnp.tanh(before_tanh[batch - imagined :])))
-    successor = sample(step, jax.random.normal(key, start.shape), config.stochastic)
-    evaluated = jnp.concatenate([later.reshape(batch * steps, -1), successor])
-    head = ValueHead.of(config.network)
-    values = stop(state_values(state.target_critics, networks.actor, evaluated, head))
-    running = config.loss.value_scale == "running"
-    # The floor of 1 keeps raw units while values are small: dividing by a small standard
-    # deviation would let the value-aware loss drown the others before values mean anything.
-    value_scale, reward_scale = (
-        jnp.maximum(1.0, moments.std) if running else jnp.ones(())
-        for moments in (state.scales.value, state.scales.reward)
-    )
-    return View(
-        networks=networks,
-        state=state,
-        rows=rows,
-        masks=sequence_masks(rows),
-        z=z,
-        before_tanh=before_tanh,
-        later=later,
-        later_values=values[:, : batch * steps].reshape(2, batch, steps),
-        imagined=Imagined(
-            step.reward, jax.nn.sigmoid(step.continues), successor, values[:, batch * steps :]
-        ),
-        value_scale=value_scale,
-        reward_scale=reward_scale,
-    )
 
 
 def model_loss(
@@ -278,7 +173,7 @@ def value_aware_targets(
     valid = masks.exists[:, 1 : m + 1] & ~masks.crossed[:, 1 + b : m + b + 1]
     if b == 0:
         return view.later_values[:, :, :m], valid * running[:, 1 : m + 1]
-    values = jnp.min(view.later_values, axis=0) * running[:, 1:]
+    values = jnp.min(view.later_values[:, :, : m + b], axis=0) * running[:, 1 : m + b + 1]
     rewards = view.rows.reward[:, 1 : m + b] * running[:, 1 : m + b]
     discounts = config.discount * (1.0 - view.rows.terminated[:, 1 : m + b])
     discounts = discounts * running[:, 1 : m + b]
@@ -289,7 +184,7 @@ def value_aware_targets(
 def critic_loss(
     view: View, key: PRNGKeyArray, config: AgentConfig
 ) -> tuple[Float[Array, ""], Metrics, Float[Array, " batch"]]:
-    """One-step TD of both critics, on real rows and on on-policy steps of the model.
+    """TD of both critics: several steps of real rows, one on-policy step of the model.
 
     Returns:
         The loss, metrics, and the targets.
@@ -300,13 +195,15 @@ def critic_loss(
     z = jnp.concatenate([view.z[:real], stop(view.z[real:])])
     on_policy = stop(jnp.tanh(view.before_tanh[real:]))
     action = jnp.concatenate([rows.action[:real, 0], on_policy])
-    reward = jnp.concatenate([rows.reward[:real, 0], imagined.reward])
-    goes_on = jnp.concatenate([1.0 - rows.terminated[:real, 0], imagined.continues])
-    next_values = jnp.concatenate([view.later_values[:, :real, 0], imagined.values], axis=1)
+    steps = config.loss.td_steps
     if config.loss.target_noise > 0:
-        successor = jnp.concatenate([view.later[:real, 0], imagined.successor])
-        next_values = _smoothed_values(view, successor, key, config)
-    target = stop(reward + config.discount * goes_on * jnp.min(next_values, axis=0))
+        values, imagined_values = _smoothed_values(view, real, key, config)
+    else:
+        values, imagined_values = view.later_values[:, :real, :steps], imagined.values
+    real_target = td_targets(rows, view.masks, jnp.min(values, axis=0), config.discount)
+    runs = config.discount * imagined.continues
+    imagined_target = imagined.reward + runs * jnp.min(imagined_values, axis=0)
+    target = stop(jnp.concatenate([real_target, imagined_target]))
     outputs = jax.vmap(lambda critic: critic(z, action))(networks.critics)
     losses = jax.vmap(head.loss, in_axes=(0, None, None))(outputs, target, view.value_scale)
     # A model row starts at a real state, whatever happened on leaving it.
@@ -324,15 +221,47 @@ def critic_loss(
     return loss, stop(metrics), target[:real]
 
 
+def td_targets(
+    rows: Rows, masks: Masks, values: Float[Array, "n steps"], discount: float
+) -> Float[Array, " n"]:
+    """The rewards of up to `steps` steps, then the value of the last state they reach.
+
+    An episode that is truncated on the way bootstraps from its last state, one that terminates
+    does not bootstrap.
+
+    Args:
+        rows: sequences of more than `steps` rows; only the first n count.
+        masks: of the rows.
+        values: of the states 1 .. steps.
+        discount: per step.
+
+    Returns:
+        The target of each sequence's first state; meaningless where state 1 does not exist.
+    """
+    count, steps = values.shape
+    target = values[:, -1]
+    for t in reversed(range(steps)):
+        if t + 1 < steps:
+            target = jnp.where(masks.exists[:count, t + 2], target, values[:, t])
+        runs = discount * (1.0 - rows.terminated[:count, t])
+        target = rows.reward[:count, t] + runs * target
+    return target
+
+
 def _smoothed_values(
-    view: View, z: Float[Array, "batch d"], key: PRNGKeyArray, config: AgentConfig
-) -> Float[Array, "2 batch"]:
-    """Values by the target critics at the actor's action plus clipped noise (TD3)."""
+    view: View, real: int, key: PRNGKeyArray, config: AgentConfig
+) -> tuple[Float[Array, "2 real steps"], Float[Array, "2 n"]]:
+    """Values of the successors, real and imagined, by the target critics at the actor's action
+    plus clipped noise (TD3)."""
+    later = view.later[:real, : config.loss.td_steps]
+    z = jnp.concatenate([later.reshape(-1, later.shape[-1]), view.imagined.successor])
     action = jnp.tanh(view.networks.actor(z))
     limit = config.loss.target_noise_clip
     noise = config.loss.target_noise * jax.random.normal(key, action.shape)
     action = jnp.clip(action + jnp.clip(noise, -limit, limit), -1, 1)
-    return q_values(view.state.target_critics, z, action, ValueHead.of(config.network))
+    values = q_values(view.state.target_critics, z, action, ValueHead.of(config.network))
+    split = later.shape[0] * later.shape[1]
+    return values[:, :split].reshape(2, *later.shape[:2]), values[:, split:]
 
 
 def actor_loss(

@@ -8,9 +8,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from cvaml.agent.config import AgentConfig
 from cvaml.agent.networks import Networks, ValueHead, products, with_half_products
-from cvaml.agent.objective import Metrics, normalise, state_values
+from cvaml.agent.objective import Metrics
 from cvaml.agent.planner import plan
 from cvaml.agent.state import Policy
+from cvaml.agent.view import normalise, state_values
 
 
 class Imagined(NamedTuple):

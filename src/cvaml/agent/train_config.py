@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cvaml.agent.config import AgentConfig, describe, from_description, preset
+from cvaml.agent.config import AgentConfig, preset
+from cvaml.agent.config_text import describe, from_description
 from cvaml.losses import Variant
 from cvaml.runs.settings import check_keys, to_json
 from cvaml.runs.writers import WriterName

@@ -130,7 +130,8 @@ def measure(config: "TrainConfig", seconds: float) -> dict[str, Any]:
 
 
 def _run_config(config: Config) -> "TrainConfig":
-    from cvaml.agent.config import override, preset
+    from cvaml.agent.config import preset
+    from cvaml.agent.config_text import override
     from cvaml.agent.train_config import train_preset
     from cvaml.experiments.train import parse_settings
 

@@ -188,8 +188,8 @@ def run_cell(
     checkpoint_every: int | None,
 ) -> None:
     """Trains one cell's population, or goes on with it."""
-    from cvaml.agent.config import override
     from cvaml.agent.config import preset as agent_preset
+    from cvaml.agent.config_text import override
     from cvaml.agent.train import train, use_compilation_cache, use_cpu_devices
     from cvaml.agent.train_config import few_random_steps, train_preset
     from cvaml.experiments.train import cache_folder

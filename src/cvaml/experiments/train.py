@@ -70,7 +70,8 @@ def main(config: Config) -> int:
         raise UserError("give --task, for instance --task pendulum-swingup, or --env")
     settings = parse_settings(config.set)
 
-    from cvaml.agent.config import override, preset
+    from cvaml.agent.config import preset
+    from cvaml.agent.config_text import override
     from cvaml.agent.sums import NotFiniteError
     from cvaml.agent.train import train, use_compilation_cache, use_cpu_devices
     from cvaml.agent.train_config import few_random_steps, train_preset
