@@ -3,9 +3,11 @@ import io
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cvaml import cli
+from cvaml.reports.reading import read_runs
 from cvaml.runs.folder import RunFolder
 from cvaml.runs.metrics import MetricsStore
 
@@ -68,9 +70,25 @@ def test_export(runs, tmp_path, capsys):
     assert "cvaml-1-0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("folder", "name"), [("runs", "r"), ("runs/r", "r")])
+def test_a_packed_run_is_read_as_the_run_itself(runs, folder, name, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert cli.main(["runs", "pack", folder, "--out", "kept"]) == 0
+    assert f"{name}.parquet, .json: 4 rows" in capsys.readouterr().out
+    assert {file.name for file in (runs.parent / "kept").iterdir()} == {"r.parquet", "r.json"}
+    (packed,), (whole,) = read_runs([runs.parent / "kept"]), read_runs([runs / "r"])
+    assert packed.config == whole.config
+    assert packed.study == "train"
+    pd.testing.assert_frame_equal(packed.metrics, whole.metrics)
+    assert cli.main(["runs", "pack", folder, "--out", "kept"]) == 0, "packing again is fine"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["pack", "runs"], "pack needs --out"),
+        (["pack", "runs/g", "--out", "kept"], "holds no run with metrics"),
+        (["pack", "runs", "--out", "runs/r/config.json/x"], "cannot write"),
         (["list", "nowhere"], "is not a folder"),
         (["show", "."], "is not a run folder"),
         (["export", "empty"], "holds no run"),

@@ -19,21 +19,24 @@ _COLUMNS = ("variant", "model", "task", "seed")
 class Config:
     """List, show or export runs. Nothing in a run folder is ever executed."""
 
-    action: Annotated[Literal["list", "show", "export"], tyro.conf.Positional]
+    action: Annotated[Literal["list", "show", "export", "pack"], tyro.conf.Positional]
     """list: one line per run below the folder; show: one run's configuration and last numbers;
-    export: all metrics of the runs below the folder."""
+    export: all metrics of the runs below the folder; pack: curves and configuration of every run
+    as two small files that `cvaml report` reads, to keep or to share."""
     folder: Annotated[Path, tyro.conf.Positional] = Path("runs")
     """A run folder, or a folder that holds some."""
     format: Literal["table", "json", "csv"] = "table"
     """How to write it."""
     out: Path | None = None
-    """File to write to instead of standard output."""
+    """File to write to instead of standard output; for pack, the folder of the packed runs."""
 
 
 def main(config: Config) -> int:
     """Runs the command."""
     if not config.folder.is_dir():
         raise UserError(f"{config.folder} is not a folder")
+    if config.action == "pack":
+        return _pack(config.folder, config.out)
     action = {"list": _list, "show": _show, "export": _export}[config.action]
     text = action(config.folder, config.format)
     if config.out is None:
@@ -111,6 +114,33 @@ def _export(folder: Path, format: str) -> str:
     return str(
         whole.to_csv(index=False) if format == "csv" else whole.to_string(index=False) + "\n"
     )
+
+
+def _pack(folder: Path, out: Path | None) -> int:
+    """Writes NAME.parquet and NAME.json for every run that has metrics."""
+    from cvaml.runs.folder import RunFolder
+    from cvaml.runs.metrics import read_metrics
+
+    if out is None:
+        raise UserError("pack needs --out, the folder where the packed runs go")
+    found = 0
+    for run in find_runs(folder):
+        table = read_metrics(folder / run.path)
+        if table.empty:
+            continue
+        name = folder.resolve().name if run.path == "." else run.path.replace("/", "-")
+        configuration = RunFolder(folder / run.path).read_json("config.json")
+        try:
+            RunFolder(out).write_table(f"{name}.parquet", table)
+            RunFolder(out).write_json(f"{name}.json", configuration)
+        except OSError as error:
+            raise UserError(f"cannot write to {out}: {error.strerror}") from None
+        size = (out / f"{name}.parquet").stat().st_size
+        print(f"{out / name}.parquet, .json: {len(table)} rows, {size / 1e3:.0f} kB")
+        found += 1
+    if not found:
+        raise UserError(f"{folder} holds no run with metrics")
+    return 0
 
 
 def _only(folder: Path) -> RunSummary:
