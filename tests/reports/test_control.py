@@ -68,6 +68,17 @@ def test_returns_stand_beside_published_ones_best_first(generator):
     assert any(row[:2] == ["TD-MPC2", "published"] for row in rows)
 
 
+def test_published_means_of_some_tasks_have_no_interval(generator):
+    tasks = ["dog-run", "dog-walk"]
+    curves = [flat("a", task, 50.0) for task in tasks]
+    table = comparison.returns_table(curves, published_returns(), generator)
+    rows = {row[0]: row for row in table.rows if row[2] == 200_000}
+    each = [cell[0] for cell in rows["TD-MPC2"][5:]]
+    assert rows["TD-MPC2"][4] == pytest.approx(sum(each) / 2)
+    above = [name for name, row in rows.items() if row[1] == "published" and row[4] > 50]
+    assert list(rows).index("a") == len(above), "sorted by it"
+
+
 def test_every_label_has_a_row_at_its_own_end(generator):
     curves = [flat("a", "dog-run", 5.0, last=300), flat("b", "cup-catch", 7.0, last=700)]
     curves.append(flat("b", "cup-catch", 9.0, "s", last=800))

@@ -59,7 +59,7 @@ def returns_table(
         for method, group in at.groupby("method"):
             by_task = group.set_index("task")
             means: list[Cell] = [_published_cell(by_task, task) for task in tasks]
-            overall = _published_cell(by_task, ALL_TASKS) if len(tasks) == 7 else None
+            overall = _published_overall(by_task, tasks)
             rows.append([str(method), "published", step, int(group["runs"].min()), overall, *means])
     rows.sort(key=_best_first)
     return Table(
@@ -172,7 +172,8 @@ def improvement_table(curves: Sequence[Curve], generator: np.random.Generator) -
 def _best_first(row: Sequence[Cell]) -> tuple[float, float]:
     """Sorting of the returns: the latest step first, there the highest mean."""
     overall = row[4] if row[4] is not None else row[5]
-    mean = overall[0] if isinstance(overall, tuple) else -np.inf
+    mean = overall[0] if isinstance(overall, tuple) else overall
+    mean = mean if isinstance(mean, (int, float)) else -np.inf
     return -float(row[2] if isinstance(row[2], (int, float)) else 0), -mean
 
 
@@ -188,6 +189,15 @@ def _published_cell(by_task: pd.DataFrame, task: str) -> Cell:
         return None
     mean, low, high = by_task.loc[[task], ["mean", "low", "high"]].to_numpy(np.float64)[0]
     return float(mean), float(low), float(high)
+
+
+def _published_overall(by_task: pd.DataFrame, tasks: Sequence[str]) -> Cell:
+    """The mean of these tasks; its interval is known only where they are all seven."""
+    if len(tasks) == 7:
+        return _published_cell(by_task, ALL_TASKS)
+    if not set(tasks) <= set(by_task.index):
+        return None
+    return float(by_task.loc[list(tasks), "mean"].mean())
 
 
 def _reached(curves: Sequence[Curve]) -> list[int]:
