@@ -247,13 +247,8 @@ def validate(config: AgentConfig) -> None:
         *("network.width", "network.latent", "network.simnorm_size", "network.value_limit"),
         *("planner.horizon", "planner.iterations", "planner.temperature", "planner.std_min"),
         *("planner.elites", "optim.clip", "optim.epsilon", "optim.actor_epsilon"),
-        *(
-            "loss.spread_floor",
-            "loss.actor_delay",
-            "loss.td_steps",
-            "batch_size",
-            "updates_per_step",
-        ),
+        *("loss.spread_floor", "loss.actor_delay", "loss.td_steps"),
+        *("batch_size", "updates_per_step"),
     )
     for key in positive:
         check(key, _get(config, key), _get(config, key) > 0, "above 0")

@@ -128,7 +128,8 @@ def _pack(folder: Path, out: Path | None) -> int:
         table = read_metrics(folder / run.path)
         if table.empty:
             continue
-        name = folder.resolve().name if run.path == "." else run.path.replace("/", "-")
+        # Below the same folders as the run: two runs never share a file.
+        name = folder.resolve().name if run.path == "." else run.path
         configuration = RunFolder(folder / run.path).read_json("config.json")
         try:
             RunFolder(out).write_table(f"{name}.parquet", table)
