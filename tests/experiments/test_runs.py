@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -81,6 +82,14 @@ def test_a_packed_run_is_read_as_the_run_itself(runs, folder, name, capsys, monk
     assert packed.study == "train"
     pd.testing.assert_frame_equal(packed.metrics, whole.metrics)
     assert cli.main(["runs", "pack", folder, "--out", "kept"]) == 0, "packing again is fine"
+
+
+def test_packed_runs_never_share_a_file(runs, capsys):
+    shutil.copytree(runs / "r", runs / "a-b")
+    shutil.copytree(runs / "r", runs / "a" / "b")
+    assert cli.main(["runs", "pack", str(runs), "--out", str(runs.parent / "kept")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert len(read_runs([runs.parent / "kept"])) == 3
 
 
 @pytest.mark.parametrize(
