@@ -13,7 +13,7 @@ from test_rollout import Chain
 
 from cvaml.agent import population
 from cvaml.agent.networks import Actor, Critic, Encoder
-from cvaml.agent.objective import Networks, objective, spread_penalty
+from cvaml.agent.objective import Networks, bootstrap, objective, spread_penalty
 from cvaml.agent.replay import Rows, sample_member
 from cvaml.agent.state import MemberSettings, Moments, Spec, init_member, member_settings
 from cvaml.losses import gaussian_nll
@@ -37,6 +37,7 @@ CASES = {
     "pulled": ALONE | {"vaml": 0.0, "sigma_pull": 1.0},
     "uncorrected": ALONE | {"correction": 0.0},
     "held": {"pre_tanh": 10.0},
+    "mean of critics": {"pessimism": 0.0},
 }
 
 
@@ -219,6 +220,22 @@ def test_shrinking_the_latent_space_gains_nothing_below_the_floor():
         return jnp.mean(likelihood) / 4 + spread_penalty(c * z, 5.0)
 
     assert total(0.01) == pytest.approx(float(total(1.0)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("pessimism", "wanted"), [(1.0, [1, -3]), (0.0, [2, -1]), (0.5, [1.5, -2])]
+)
+def test_bootstrap_lies_between_the_smaller_critic_and_the_mean(pessimism, wanted):
+    values = jnp.array([[1.0, 1.0], [3.0, -3.0]])
+    np.testing.assert_allclose(bootstrap(values, jnp.asarray(pessimism)), wanted)
+
+
+def test_pessimism_lowers_the_targets_of_both_losses(rows):
+    """Those of TD, and of the value-aware loss if it bootstraps."""
+    found = gradients(MUZERO, rows)
+    lower, mean = found["full"][1], found["mean of critics"][1]
+    assert lower["target_mean"] < mean["target_mean"] - 1e-3
+    assert lower["loss/vaml"] != pytest.approx(mean["loss/vaml"], rel=1e-3)
 
 
 def test_termination_stops_the_bootstrap_truncation_does_not():

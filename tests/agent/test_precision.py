@@ -118,7 +118,7 @@ def actions(config, run):
     observation = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
     def all_of_them(state, observation):
-        one = lambda s, o, k: act_member(s.policy, o, k, config, explore=False)[0]  # noqa: E731
+        one = lambda s, o, k: act_member(s.policy, o, k, None, config)[0]  # noqa: E731
         return jax.vmap(one)(state, observation, keys(8))
 
     return np.asarray(run(all_of_them)(state, observation))

@@ -66,7 +66,7 @@ def test_the_planner_looks_as_far_as_its_horizon(horizon, best):
     # Fresh critics say 0 everywhere, so the rewards up to the horizon decide alone.
     networks = Networks(Identity(), Detour(), state.networks.critics, Still(state.networks.actor))
     state = type(state)(networks, networks.critics, {}, state.scales, settings, state.step)
-    action, _ = act_member(state.policy, jnp.zeros(1), jax.random.key(1), config, explore=False)
+    action, _ = act_member(state.policy, jnp.zeros(1), jax.random.key(1), None, config)
     assert float(action[0]) == pytest.approx(best, abs=0.05)
 
 

@@ -128,6 +128,9 @@ class LossConfig:
     """For m > 1: mean of the k single-sample bounds, or the log-mean-exp over the k samples."""
     step_weights: Literal["last", "uniform"] = "last"
     """For m > 1: compare step m only, as the paper, or average over steps 1 to m."""
+    pessimism: float = 1.0
+    """Half differences of the two target critics that a bootstrap lies below their mean: 1 takes
+    the smaller one (TD3), 0 the mean."""
     td_steps: int = 3
     """Rewards of real steps in a TD target before it bootstraps; fewer where the episode ends."""
     value_scale: Literal["running", "raw"] = "running"
@@ -165,6 +168,8 @@ class AgentConfig:
     exploration_noise: float = 0.2
     """Least standard deviation of the noise on actions while exploring; all of it if planning is
     off."""
+    exploration_period: float = 1.0
+    """Agent steps over which noise and random actions turn into others; 1 is new ones each step."""
     random_steps: int = 5000
     """Agent steps with uniformly random actions before learning starts."""
     updates_per_step: int = 1
@@ -256,12 +261,13 @@ def validate(config: AgentConfig) -> None:
         *(f"optim.{name}_rate" for name in ("encoder", "model", "critic", "actor")),
         *(f"loss.{name}" for name in ("vaml", "aux", "reward", "critic", "correction", "spread")),
         *("loss.pre_tanh", "loss.sigma_pull", "loss.target_noise", "loss.target_noise_clip"),
-        *("exploration_noise", "random_steps", "network.value_prior"),
+        *("loss.pessimism", "exploration_noise", "random_steps", "network.value_prior"),
     )
     for key in not_negative:
         check(key, _get(config, key), _get(config, key) >= 0, "at least 0")
     check("discount", config.discount, 0 <= config.discount < 1, "in [0, 1)")
     check("real_fraction", config.real_fraction, 0 < config.real_fraction <= 1, "in (0, 1]")
+    check("exploration_period", config.exploration_period, config.exploration_period >= 1, ">= 1")
     check("optim.polyak", config.optim.polyak, 0 < config.optim.polyak <= 1, "in (0, 1]")
     check("network.bins", network.bins, network.bins >= 3 and network.bins % 2 == 1, "odd, >= 3")
     if network.latent_norm == "simnorm":

@@ -41,7 +41,7 @@ def greedy_actions(
 
     def member(policy: Policy, seen: Array, key: PRNGKeyArray) -> Array:
         each = jax.random.split(jax.random.fold_in(key, step), episodes)
-        return jax.vmap(lambda o, k: act_member(policy, o, k, config, explore=False)[0])(seen, each)
+        return jax.vmap(lambda o, k: act_member(policy, o, k, None, config)[0])(seen, each)
 
     return jax.vmap(member)(policy.tree, observation, keys)
 

@@ -173,7 +173,8 @@ def value_aware_targets(
     valid = masks.exists[:, 1 : m + 1] & ~masks.crossed[:, 1 + b : m + b + 1]
     if b == 0:
         return view.later_values[:, :, :m], valid * running[:, 1 : m + 1]
-    values = jnp.min(view.later_values[:, :, : m + b], axis=0) * running[:, 1 : m + b + 1]
+    values = bootstrap(view.later_values[:, :, : m + b], view.state.settings.pessimism)
+    values = values * running[:, 1 : m + b + 1]
     rewards = view.rows.reward[:, 1 : m + b] * running[:, 1 : m + b]
     discounts = config.discount * (1.0 - view.rows.terminated[:, 1 : m + b])
     discounts = discounts * running[:, 1 : m + b]
@@ -200,9 +201,10 @@ def critic_loss(
         values, imagined_values = _smoothed_values(view, real, key, config)
     else:
         values, imagined_values = view.later_values[:, :real, :steps], imagined.values
-    real_target = td_targets(rows, view.masks, jnp.min(values, axis=0), config.discount)
+    pessimism = view.state.settings.pessimism
+    real_target = td_targets(rows, view.masks, bootstrap(values, pessimism), config.discount)
     runs = config.discount * imagined.continues
-    imagined_target = imagined.reward + runs * jnp.min(imagined_values, axis=0)
+    imagined_target = imagined.reward + runs * bootstrap(imagined_values, pessimism)
     target = stop(jnp.concatenate([real_target, imagined_target]))
     outputs = jax.vmap(lambda critic: critic(z, action))(networks.critics)
     losses = jax.vmap(head.loss, in_axes=(0, None, None))(outputs, target, view.value_scale)
@@ -219,6 +221,12 @@ def critic_loss(
         "target_max": jnp.max(target),
     }
     return loss, stop(metrics), target[:real]
+
+
+def bootstrap(values: Float[Array, "2 *n"], pessimism: Float[Array, ""]) -> Float[Array, "*n"]:
+    """One value out of both target critics': their mean less `pessimism` half differences."""
+    half = 0.5 * jnp.abs(values[0] - values[1])
+    return jnp.mean(values, axis=0) - pessimism * half
 
 
 def td_targets(

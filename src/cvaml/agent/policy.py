@@ -26,25 +26,24 @@ def act_member(
     policy: Policy,
     observation: Float[Array, " o"],
     key: PRNGKeyArray,
+    noise: Float[Array, " a"] | None,
     config: AgentConfig,
-    explore: bool,
 ) -> tuple[Float[Array, " a"], Metrics]:
     """An action in [-1, 1].
 
-    The mean of the refined plan, or without planning the actor's action. Exploring adds noise: the
+    The mean of the refined plan, or without planning the actor's action. Noise is added with the
     plan's own standard deviation, but at least the member's exploration noise.
 
     Args:
         policy: of the member.
         observation: raw.
-        key: for the planner's samples and the exploration noise.
+        key: for the planner's samples.
+        noise: standard normal, to explore; None is greedy, for evaluation.
         config: static.
-        explore: static; False is greedy, for evaluation.
 
     Returns:
         The action and the planner's statistics.
     """
-    plan_key, noise_key = jax.random.split(key)
     with products(config.planner.precision):
         networks = policy.networks
         if config.planner.precision == "float16":
@@ -52,10 +51,9 @@ def act_member(
         z = networks.encoder(normalise(observation, policy.observation, config))
         if not config.plans:
             action = jnp.tanh(networks.actor(z))
-            none = jnp.zeros(action.shape)
-            return _explore(action, none, policy, noise_key) if explore else action, {}
+            return _explore(action, jnp.zeros(action.shape), noise, policy), {}
         found = plan(
-            plan_key,
+            key,
             Imagined(z, jnp.ones(())),
             _actor_plan(networks, z, config.planner.horizon),
             lambda state, action: _mean_step(networks, state, action),
@@ -64,9 +62,7 @@ def act_member(
             config.planner,
         )
         start = jnp.tanh(networks.actor(z))
-    action = found.mean[0]
-    if explore:
-        action = _explore(action, found.std[0], policy, noise_key)
+    action = _explore(found.mean[0], found.std[0], noise, policy)
     info = {
         "planner/entropy": found.entropy,
         "planner/spread": found.spread,
@@ -102,7 +98,11 @@ def _actor_plan(networks: Networks, z: Float[Array, " d"], horizon: int) -> Floa
 
 
 def _explore(
-    action: Float[Array, " a"], std: Float[Array, " a"], policy: Policy, key: PRNGKeyArray
+    action: Float[Array, " a"],
+    std: Float[Array, " a"],
+    noise: Float[Array, " a"] | None,
+    policy: Policy,
 ) -> Float[Array, " a"]:
-    std = jnp.maximum(std, policy.exploration_noise)
-    return jnp.clip(action + std * jax.random.normal(key, action.shape), -1, 1)
+    if noise is None:
+        return action
+    return jnp.clip(action + jnp.maximum(std, policy.exploration_noise) * noise, -1, 1)

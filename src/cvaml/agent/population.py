@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from cvaml.agent import replay as replays
 from cvaml.agent.config import AgentConfig
+from cvaml.agent.exploration import as_uniform, slow_noise
 from cvaml.agent.metrics import diagnose_member
 from cvaml.agent.policy import act_member
 from cvaml.agent.replay import Replay
@@ -86,6 +87,12 @@ def act(
     policy = flat_policy(state if isinstance(state, Flat) else Flat.of(state))
     inputs = (policy, observation, keys, np.int32(step))
     found: tuple[Array, Metrics] = _act(*inputs, config, explore, _mesh(policy.leaves[0]))
+    return found
+
+
+def random_actions(state: Flat[AgentState], keys: Keys, step: int) -> Float[Array, "S a"]:
+    """Actions uniform in [-1, 1] that change as slowly as the members' exploration noise."""
+    found: Float[Array, "S a"] = _random_actions(flat_policy(state), keys, np.int32(step))
     return found
 
 
@@ -290,10 +297,28 @@ def _act(
     explore: bool,
     mesh: Mesh | None,
 ) -> tuple[Array, Metrics]:
-    folded = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, step)
-    one = partial(act_member, config=config, explore=explore)
-    found: tuple[Array, Metrics] = _over_members(one, mesh)(policy.tree, observation, folded)
+    def member(
+        policy: Policy, observation: Array, key: Array, step: Array
+    ) -> tuple[Array, Mapping[str, Array]]:
+        plan_key, noise_key = jax.random.split(key)
+        size = policy.networks.actor.out.bias.shape[0]
+        noise = slow_noise(noise_key, step, policy.exploration_period, size) if explore else None
+        return act_member(policy, observation, jax.random.fold_in(plan_key, step), noise, config)
+
+    steps = jnp.broadcast_to(step, keys.shape)
+    found: tuple[Array, Metrics] = _over_members(member, mesh)(
+        policy.tree, observation, keys, steps
+    )
     return found
+
+
+@jax.jit
+def _random_actions(policy: Flat[Policy], keys: Keys, step: Array) -> Float[Array, "S a"]:
+    def member(policy: Policy, key: Array) -> Array:
+        size = policy.networks.actor.out.bias.shape[0]
+        return as_uniform(slow_noise(key, step, policy.exploration_period, size))
+
+    return jax.vmap(member)(policy.tree, keys)
 
 
 @partial(jax.jit, static_argnames=("config", "n_updates", "mesh"), donate_argnames="state")

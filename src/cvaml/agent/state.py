@@ -52,6 +52,10 @@ class MemberSettings(eqx.Module):
     """Step of the target critics."""
     exploration_noise: Float[Array, ""]
     """Least standard deviation of the noise on actions while exploring."""
+    exploration_period: Float[Array, ""]
+    """Agent steps over which that noise turns into other noise."""
+    pessimism: Float[Array, ""]
+    """Half differences of the target critics that a bootstrap lies below their mean."""
 
 
 class Moments(eqx.Module):
@@ -100,6 +104,7 @@ class Policy(NamedTuple):
     networks: Networks
     observation: Moments
     exploration_noise: Float[Array, "*members"]
+    exploration_period: Float[Array, "*members"]
 
 
 class AgentState(eqx.Module):
@@ -115,7 +120,8 @@ class AgentState(eqx.Module):
     @property
     def policy(self) -> Policy:
         """The part that acts."""
-        return Policy(self.networks, self.scales.observation, self.settings.exploration_noise)
+        noise, period = self.settings.exploration_noise, self.settings.exploration_period
+        return Policy(self.networks, self.scales.observation, noise, period)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["leaves"], meta_fields=["structure"])
@@ -217,6 +223,8 @@ def member_settings(
         "learning_rate": 1.0,
         "polyak": config.optim.polyak,
         "exploration_noise": config.exploration_noise,
+        "exploration_period": config.exploration_period,
+        "pessimism": loss.pessimism,
     }
     for name, given in (differing or {}).items():
         if name not in values:

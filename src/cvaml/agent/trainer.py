@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from cvaml.agent import population
 from cvaml.agent import replay as replays
@@ -16,7 +16,6 @@ from cvaml.agent.state import AgentState, Flat, Spec
 from cvaml.agent.sums import Sums, first_bad, means
 from cvaml.agent.train_config import TrainConfig
 from cvaml.envs import Step, VectorEnv
-from cvaml.envs.generators import generator_words, set_generator_words
 from cvaml.runs.arrays import host_copy, restore_like
 from cvaml.runs.checkpoints import Restored, Rows
 
@@ -77,7 +76,6 @@ class Trainer:
         self.sums = self._no_sums()
         self.seconds = {"physics": 0.0, "planning": 0.0, "update": 0.0}
         self.step_count = self.updates = 0
-        self._generators = [np.random.default_rng([seed, 0xAC7]) for seed in config.seeds]
         self._rows = np.zeros(members, np.int64)
         self._rows_stored = np.zeros(members, np.int64)
         self.counters: dict[str, np.ndarray] = {
@@ -118,8 +116,10 @@ class Trainer:
         # The first update is mostly compilation, which would drown all later ones.
         timed = self.updates > 0 and self.step_count % TIMED_EVERY == 0
         start = self._now(timed)
-        acting = planned = None
-        if self.learns:
+        planned = None
+        if not self.learns:
+            acting = population.random_actions(self._state, self.keys.act, self.step_count)
+        else:
             acting, planned = population.act(
                 self._state,
                 self._obs,
@@ -128,11 +128,11 @@ class Trainer:
                 explore=True,
                 step=self.step_count,
             )
-            acting.copy_to_host_async()
+        acting.copy_to_host_async()
         acted = self._now(timed, acting)
         self.learn(planned)
         learned = self._now(timed)
-        action = self._random_action() if acting is None else np.asarray(acting)
+        action = np.asarray(acting)
         outcome = self.env.step(action)
         if timed:
             self.seconds["planning"] += acted - start
@@ -194,8 +194,6 @@ class Trainer:
         self._state, self.keys = Flat.of(restored["state"]), restored["keys"]
         counters = dict(zip(("current_index", "is_full"), restored["replay"], strict=True))
         self.replay = with_rows(self.replay.replace(**counters), found.rows)
-        for generator, words in zip(self._generators, restored["generators"], strict=True):
-            set_generator_words(generator, words)
         self.counters = _unprefixed("counter/", found.arrays)
         self.sums, self._pending = restored["sums"], restored["pending"]
         meta = found.meta
@@ -220,7 +218,6 @@ class Trainer:
             "replay": (self.replay.current_index, self.replay.is_full),
             "sums": self.sums,
             "pending": self._pending,
-            "generators": np.stack([generator_words(g) for g in self._generators]),
         }
 
     def learn(self, planned: population.Metrics | None) -> None:
@@ -267,10 +264,6 @@ class Trainer:
         if settle:
             jax.block_until_ready((self._state, acting))
         return time.perf_counter()
-
-    def _random_action(self) -> Float[np.ndarray, "S a"]:
-        drawn = [each.uniform(-1, 1, self.spec.action_size) for each in self._generators]
-        return np.stack(drawn).astype(np.float32)
 
 
 def _devices(members: int) -> list[jax.Device]:
