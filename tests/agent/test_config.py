@@ -32,7 +32,7 @@ def test_override_parses_by_type():
         "planner.horizon": "2",
         "planner.enabled": "off",
         "loss.vaml": "0.1",
-        "network.latent_norm": "layernorm",
+        "network.latent_norm": "simnorm",
         "variant": "vaml-3-1",
         "discount": "0.9",
     }
@@ -40,7 +40,7 @@ def test_override_parses_by_type():
     assert config.planner.horizon == 2
     assert config.planner.enabled is False
     assert config.loss.vaml == 0.1
-    assert config.network.latent_norm == "layernorm"
+    assert config.network.latent_norm == "simnorm"
     assert (config.variant.m, config.sequence_length, config.discount) == (3, 5, 0.9)
 
 
@@ -53,7 +53,7 @@ def test_override_parses_by_type():
         ({"network.latent_norm": "batch"}, "one of 'simnorm'"),
         ({"discount": "1.5"}, "discount must be in"),
         ({"network.bins": "10"}, "odd"),
-        ({"network.simnorm_size": "7"}, "divisor"),
+        ({"network.latent_norm": "simnorm", "network.simnorm_size": "7"}, "divisor"),
         ({"planner.elites": "10000"}, "at most planner.samples"),
         ({"network.log_std_init": "1"}, "between its bounds"),
         ({"loss.aux": "-1"}, "at least 0"),

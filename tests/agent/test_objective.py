@@ -261,7 +261,7 @@ def test_termination_stops_the_bootstrap_truncation_does_not():
         {"real_fraction": 0.5},
         {"network__observation_norm": "off"},
         {"loss__value_scale": "raw"},
-        {"network__latent_norm": "layernorm"},
+        {"network__latent_norm": "simnorm"},
         {"loss__aux_reduction": "sum"},
         {"loss__spread_floor": 10},
     ],

@@ -291,7 +291,7 @@ def test_an_evaluation_can_be_cut_short(reference):
     trained = load(reference)
     evaluator = Evaluator(trained.config, 1)
     keys = member_keys((0, 1)).evaluate
-    short, whole = (evaluator.returns(trained.state, keys, n) for n in (3, 200))
+    short, whole = (evaluator.run(trained.state, keys, n).returns for n in (3, 200))
     evaluator.close()
     assert (short < 0).all()
     assert (short > -50).all(), "a step of the pendulum costs at most 16.3"

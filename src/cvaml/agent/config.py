@@ -22,8 +22,9 @@ class NetworkConfig:
     """Units of every hidden layer."""
     latent: int = 512
     """Size of the latent state."""
-    latent_norm: Literal["simnorm", "layernorm", "identity"] = "simnorm"
-    """Normalisation of encodings and predicted means; samples are not normalised again."""
+    latent_norm: Literal["simnorm", "layernorm", "identity"] = "layernorm"
+    """Normalisation of encodings and predicted means; samples are not normalised again. With
+    simnorm, whose numbers are small, actions drown the state where the two are joined."""
     simnorm_size: int = 8
     """Size of the softmax groups of simnorm; must divide the latent size."""
     observation_norm: bool = True

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from cvaml.agent.evaluate import greedy_actions
+from cvaml.agent.evaluate import greedy
 from cvaml.agent.population import init_population
 from cvaml.agent.state import AgentState, Flat, Spec, flat_policy
 from cvaml.agent.train_config import Task, TrainConfig, from_settings
@@ -61,7 +61,7 @@ class TrainedPopulation:
         keys = jax.random.split(jax.random.key(0) if key is None else key, members)
         policy = flat_policy(Flat.of(self.state))
         stacked = jnp.asarray(seen.reshape(members, 1, -1))
-        actions = greedy_actions(policy, stacked, keys, jnp.int32(0), self.config.agent)
+        actions, _ = greedy(policy, stacked, keys, jnp.int32(0), self.config.agent)
         return np.asarray(actions).reshape(*seen.shape[:-1], -1)
 
     def member(self, index: int) -> "TrainedPopulation":

@@ -18,6 +18,7 @@ ERROR_SAMPLES = 16
 METRICS: dict[str, str] = {
     "train_return": "Undiscounted return of a training episode, exploration on.",
     "eval_return": "Undiscounted return of an evaluation episode, exploration off.",
+    "optimism": "Mean V of an evaluation's states minus the discounted return that followed.",
     "loss/vaml": "Value-aware loss, in units of the value scale; may be negative.",
     "loss/aux": "Auxiliary latent loss.",
     "loss/spread": "How far the encodings' spread lies below its floor, as a logarithm.",

@@ -177,9 +177,10 @@ class _Run:
         if self.evaluator is None:
             self.evaluator = Evaluator(config, config.eval_episodes)
             self.stack.callback(self.evaluator.close)
-        returns = self.evaluator.returns(self.trainer.state, self.trainer.keys.evaluate)
-        took = time.monotonic() - start
-        self._record({"eval_return": returns.mean(axis=1), "time/evaluation_s": np.array(took)})
+        found = self.evaluator.run(self.trainer.state, self.trainer.keys.evaluate)
+        took, returns = time.monotonic() - start, found.returns
+        values = {"eval_return": returns.mean(axis=1), "optimism": found.optimism.mean(axis=1)}
+        self._record(values | {"time/evaluation_s": np.array(took)})
         self.last_return = float(returns.mean())
         each = ", ".join(f"{r:.1f}" for r in returns.mean(axis=1))
         self.progress.say(

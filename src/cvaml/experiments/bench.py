@@ -224,7 +224,7 @@ def _evaluation_seconds(trainer: "Trainer") -> float:
     evaluator.compile(trainer.state, keys)
     whole = EPISODE_STEPS // trainer.env.action_repeat
     start = time.perf_counter()
-    evaluator.returns(trainer.state, keys, steps=whole // 10)
+    evaluator.run(trainer.state, keys, steps=whole // 10)
     seconds = time.perf_counter() - start
     evaluator.close()
     return seconds * whole / (whole // 10)

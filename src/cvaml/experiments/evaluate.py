@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import tyro
 
 from cvaml.types import UserError
+
+if TYPE_CHECKING:
+    from cvaml.agent.evaluate import Evaluation
 
 _TRY = "from cvaml.experiments.film import check; check()"
 
@@ -51,29 +54,31 @@ def main(config: Config) -> int:
     run = dataclasses.replace(trained.config, threads=config.threads)
     evaluator = Evaluator(run, config.episodes, config.seed)
     try:
-        returns = evaluator.returns(trained.state, member_keys(run.seeds).evaluate)
+        found = evaluator.run(trained.state, member_keys(run.seeds).evaluate)
         tasks = tuple(str(task) for task in run.tasks)
     finally:
         evaluator.close()
-    rows = _summary(tasks, run.seeds, returns)
+    rows = _summary(tasks, run.seeds, found)
     if config.format == "json":
         print(json.dumps({"agent_step": trained.agent_step, "rows": rows}, indent=1))
     else:
         print(f"{config.run} at agent step {trained.agent_step}, {config.episodes} episodes each")
-        print(f"{'task':24} {'seed':>6} {'episodes':>9} {'mean':>10} {'95 % interval':>22}")
+        head = f"{'task':24} {'seed':>6} {'episodes':>9} {'mean':>10} {'95 % interval':>22}"
+        print(f"{head} {'optimism':>10}")
         for row in rows:
             interval = f"[{row['low']:.2f}, {row['high']:.2f}]"
             print(
                 f"{row['task']:24} {row['seed']:>6} {row['episodes']:>9} "
-                f"{row['mean']:>10.2f} {interval:>22}"
+                f"{row['mean']:>10.2f} {interval:>22} {row['optimism']:>10.2f}"
             )
+        print("optimism: V minus the discounted return that followed, mean over the states")
     if config.video is not None:
         _film(config, backend)
     return 0
 
 
 def _summary(
-    tasks: tuple[str, ...], seeds: tuple[int, ...], returns: np.ndarray
+    tasks: tuple[str, ...], seeds: tuple[int, ...], found: "Evaluation"
 ) -> list[dict[str, str | int | float]]:
     """One row per member, over its episodes; one per task, over its members' means."""
     from cvaml.reports.aggregate import bootstrap_mean_interval
@@ -81,21 +86,26 @@ def _summary(
     generator = np.random.default_rng(0)
 
     def row(
-        task: str, seed: str, samples: np.ndarray, episodes: int
+        task: str, seed: str, samples: np.ndarray, optimism: np.ndarray
     ) -> dict[str, str | int | float]:
         low, high = bootstrap_mean_interval(samples, generator)
-        mean = float(samples.mean())
         return {
-            "task": task, "seed": seed, "episodes": episodes, "mean": mean, "low": low, "high": high
-        }  # fmt: skip
+            "task": task,
+            "seed": seed,
+            "episodes": optimism.size,
+            "mean": float(samples.mean()),
+            "low": low,
+            "high": high,
+            "optimism": float(optimism.mean()),
+        }
 
     rows = [
-        row(task, str(seed), each, len(each))
-        for task, seed, each in zip(tasks, seeds, returns, strict=True)
+        row(task, str(seed), *each)
+        for task, seed, *each in zip(tasks, seeds, found.returns, found.optimism, strict=True)
     ]
     for task in dict.fromkeys(tasks):
-        of_task = returns[[name == task for name in tasks]]
-        rows.append(row(task, "all", of_task.mean(axis=1), of_task.size))
+        here = [name == task for name in tasks]
+        rows.append(row(task, "all", found.returns[here].mean(axis=1), found.optimism[here]))
     return rows
 
 
