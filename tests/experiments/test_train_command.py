@@ -164,9 +164,11 @@ def test_signals_exit_with_the_conventional_code(tmp_path, number, code):
 
 
 def test_evaluation_summary():
+    from cvaml.agent.evaluate import Evaluation
     from cvaml.experiments.evaluate import _summary
 
-    rows = _summary(("a", "a", "b"), (0, 1, 2), np.array([[1.0, 3.0], [5.0, 7.0], [2.0, 2.0]]))
+    returns = np.array([[1.0, 3.0], [5.0, 7.0], [2.0, 2.0]])
+    rows = _summary(("a", "a", "b"), (0, 1, 2), Evaluation(returns, 10 * returns))
     assert [(r["task"], r["seed"], r["episodes"], r["mean"]) for r in rows] == [
         ("a", "0", 2, 2.0),
         ("a", "1", 2, 6.0),
@@ -176,6 +178,7 @@ def test_evaluation_summary():
     ]
     assert (rows[3]["low"], rows[3]["high"]) == (2.0, 6.0)
     assert (rows[2]["low"], rows[2]["high"]) == (2.0, 2.0)
+    assert [row["optimism"] for row in rows] == [20, 60, 20, 40, 20]
 
 
 def test_evaluate_refusals(tmp_path, capsys):
