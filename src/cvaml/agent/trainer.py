@@ -116,18 +116,14 @@ class Trainer:
         # The first update is mostly compilation, which would drown all later ones.
         timed = self.updates > 0 and self.step_count % TIMED_EVERY == 0
         start = self._now(timed)
-        planned = None
-        if not self.learns:
-            acting = population.random_actions(self._state, self.keys.act, self.step_count)
-        else:
+        step, keys, planned = self.step_count, self.keys.act, None
+        if self.learns:
+            agent = self.config.agent
             acting, planned = population.act(
-                self._state,
-                self._obs,
-                self.keys.act,
-                self.config.agent,
-                explore=True,
-                step=self.step_count,
+                self._state, self._obs, keys, agent, explore=True, step=step
             )
+        else:
+            acting = population.random_actions(self._state, keys, step)
         acting.copy_to_host_async()
         acted = self._now(timed, acting)
         self.learn(planned)
