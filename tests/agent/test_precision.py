@@ -138,7 +138,7 @@ def test_reduced_precision_moves_the_action_little(precision):
 def test_half_precision_rounds_products_and_nothing_else():
     config = tiny(planner__precision="float16")
     state = jax.tree.map(lambda x: x[0], lively(config))
-    act = jax.jit(lambda p: act_member(p, jnp.zeros(3), jax.random.key(0), config, True))
+    act = jax.jit(lambda p: act_member(p, jnp.zeros(3), jax.random.key(0), jnp.ones(2), config))
     program = act.lower(state.policy).as_text()
     products = [x.partition("->") for x in program.splitlines() if "dot_general" in x]
     products = [x for x in products if "[0] x [0]" not in x[0]]  # the planner's mean of scores
@@ -158,7 +158,7 @@ def test_the_settings_reach_the_products(precision, allows):
     rows = sample_member(jax.tree.map(lambda x: x[0], filled(SPEC, 1, 20)), jax.random.key(0), 8, 2)
     key = jax.random.key(0)
     update = jax.jit(lambda s: learn(s, rows, key, config)).lower(state).as_text()
-    act = jax.jit(lambda p: act_member(p, jnp.zeros(3), key, config, True))
+    act = jax.jit(lambda p: act_member(p, jnp.zeros(3), key, jnp.ones(2), config))
     act = act.lower(state.policy).as_text()
     for program in (update, act):
         assert ("precision = [HIGHEST, HIGHEST]" in program) is not allows
