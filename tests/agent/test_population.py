@@ -186,7 +186,8 @@ def run(place):
 one, _ = run(lambda tree: tree)
 four, state = run(population.shard)
 assert len(jax.tree.leaves(state)[0].sharding.device_set) == 4
-print(max(float(np.max(np.abs(x - y))) for x, y in zip(one, four)))
+# Of numbers above 1 (gradient norms are in the thousands here) the relative difference counts.
+print(max(float(np.max(np.abs(x - y) / np.maximum(np.abs(x), 1))) for x, y in zip(one, four)))
 """
 
 
