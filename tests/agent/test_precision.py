@@ -118,7 +118,9 @@ def actions(config, run):
     observation = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
     def all_of_them(state, observation):
-        one = lambda s, o, k: act_member(s.policy, o, k, None, config)[0]  # noqa: E731
+        def one(state, observation, key):
+            return act_member(state.policy, observation, key, None, config)[0]
+
         return jax.vmap(one)(state, observation, keys(8))
 
     return np.asarray(run(all_of_them)(state, observation))

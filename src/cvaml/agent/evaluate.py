@@ -172,7 +172,7 @@ class _Half:
         self.rewards: list[np.ndarray] = []
         self.values: list[Array] = []
         self.counts: list[np.ndarray] = []
-        self.final = self.obs.copy()
+        self.final = self.obs
 
     def plan(self, policy: Flat[Policy], agent: AgentConfig) -> None:
         """Starts the computation of the next actions, without waiting for them."""

@@ -301,8 +301,9 @@ def _act(
         policy: Policy, observation: Array, key: Array, step: Array
     ) -> tuple[Array, Mapping[str, Array]]:
         plan_key, noise_key = jax.random.split(key)
-        size = policy.networks.actor.out.bias.shape[0]
-        noise = slow_noise(noise_key, step, policy.exploration_period, size) if explore else None
+        noise = None
+        if explore:
+            noise = slow_noise(noise_key, step, policy.exploration_period, policy.action_size)
         return act_member(policy, observation, jax.random.fold_in(plan_key, step), noise, config)
 
     steps = jnp.broadcast_to(step, keys.shape)
@@ -315,8 +316,7 @@ def _act(
 @jax.jit
 def _random_actions(policy: Flat[Policy], keys: Keys, step: Array) -> Float[Array, "S a"]:
     def member(policy: Policy, key: Array) -> Array:
-        size = policy.networks.actor.out.bias.shape[0]
-        return as_uniform(slow_noise(key, step, policy.exploration_period, size))
+        return as_uniform(slow_noise(key, step, policy.exploration_period, policy.action_size))
 
     return jax.vmap(member)(policy.tree, keys)
 

@@ -106,6 +106,11 @@ class Policy(NamedTuple):
     exploration_noise: Float[Array, "*members"]
     exploration_period: Float[Array, "*members"]
 
+    @property
+    def action_size(self) -> int:
+        """Numbers in an action."""
+        return self.networks.actor.out.bias.shape[-1]
+
 
 class AgentState(eqx.Module):
     """All that changes while a member learns."""
